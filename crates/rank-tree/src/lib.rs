@@ -1,0 +1,1 @@
+//! Order statistics for tens of millions of users.
