@@ -1,0 +1,402 @@
+//! A tree as a stream of bytes, and back: how a restart is ready in seconds.
+//!
+//! ```text
+//! header   "RANKTREE"  version u32  order u8 (0 high, 1 low)  crc u32 of all that
+//! block    number u32  rows u32  bytes u32   rows…   crc u32 of all that            (repeated)
+//! end      number u32  0u32      0u32        users u64   crc u32 of all that
+//! row      zigzag varint: score − score of the row before     zigzag varint: time − time of the row before
+//!          length u8   id
+//! ```
+//!
+//! All numbers are little-endian; differences wrap and begin at 0 in each block. Rows come in rank order, which makes scores
+//! small and lets a load build the index without sorting; a file whose rows are not in order still loads, slower. Blocks are
+//! numbered and the end counts the users, so a flipped byte, a lost or doubled block and a cut file are all refused, and
+//! nothing is left of what was read before. The reader takes exactly the bytes of the checkpoint and no more.
+
+use std::io::{ErrorKind, Read, Write};
+use std::sync::Arc;
+
+use thiserror::Error;
+
+use crate::index::{Builder, Context};
+use crate::tree::place;
+use crate::{Entry, Error as UserError, Order, RankTree, Ties, Users};
+
+const MAGIC: &[u8; 8] = b"RANKTREE";
+const VERSION: u32 = 1;
+const HEADER_BYTES: usize = 8 + 4 + 1;
+const BLOCK_HEAD_BYTES: usize = 12;
+const BLOCK_BYTES: usize = 64 * 1024;
+/// What a block can hold at most: one row may go over the border.
+const BLOCK_BYTES_MAX: usize = BLOCK_BYTES + 2 * 10 + 1 + 255;
+
+/// Why a checkpoint could not be written or read.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum CheckpointError {
+    /// The stream failed.
+    #[error("the checkpoint could not be read or written: {0}")]
+    Io(#[from] std::io::Error),
+    /// The stream does not begin like a checkpoint.
+    #[error("this is not a checkpoint of a rank tree; rebuild from the table instead")]
+    NotACheckpoint,
+    /// It was written by a newer release.
+    #[error("the checkpoint has format {found}, this release reads {VERSION}; rebuild from the table instead")]
+    Version {
+        /// The format it says it has.
+        found: u32,
+    },
+    /// The board is turned the other way.
+    #[error("the checkpoint is of a board on which {found:?} wins, not of this one; rebuild from the table instead")]
+    OtherOrder {
+        /// The order it was written with.
+        found: Order,
+    },
+    /// It ends before its end.
+    #[error("the checkpoint is cut off in block {block}; rebuild from the table instead")]
+    Truncated {
+        /// The block that is not whole.
+        block: u32,
+    },
+    /// Some of its bytes are not those that were written.
+    #[error("the checkpoint is damaged in block {block}: {what}; rebuild from the table instead")]
+    Damaged {
+        /// The block that is damaged.
+        block: u32,
+        /// What is wrong with it.
+        what: &'static str,
+    },
+    /// A user could not be added.
+    #[error("the checkpoint holds a user that cannot be added: {0}")]
+    User(#[from] UserError),
+}
+
+impl RankTree {
+    /// Writes all users and their entries.
+    ///
+    /// # Errors
+    /// If the stream fails. It is not flushed to a disk here: that is for whoever opened it.
+    pub fn write_checkpoint(&self, to: impl Write) -> Result<(), CheckpointError> {
+        let mut writer = CheckpointWriter::new(to, self.order)?;
+        for standing in self.standings(0, Ties::First) {
+            let written = self.users.with_id(standing.user, |id| writer.push(id, standing.entry));
+            written.expect("a tree's users are in use")?;
+        }
+        writer.finish()
+    }
+
+    /// Reads a tree from a checkpoint; its users join `users`.
+    ///
+    /// # Errors
+    /// If the stream fails, is not a whole and undamaged checkpoint, or is of a board with another order.
+    pub fn read_checkpoint(order: Order, users: Arc<Users>, from: impl Read) -> Result<Self, CheckpointError> {
+        let mut reader = CheckpointReader::new(from, order)?;
+        let mut tree = RankTree::new(order, users);
+        let mut builder = Builder::new();
+        let mut in_order = true;
+        while let Some(rows) = reader.next_block()? {
+            for row in rows {
+                let (id, entry) = row?;
+                let user = tree.users.acquire(id)?;
+                let facts = tree.facts(entry);
+                let before = tree.entries.set(user, facts);
+                if before.is_some() {
+                    tree.users.release(user);
+                    in_order = false;
+                } else if in_order {
+                    let next = place(user, facts);
+                    let context = Context { entries: &tree.entries, users: &tree.users };
+                    in_order = builder.accepts(context, next);
+                    if in_order {
+                        builder.push(next);
+                    }
+                }
+            }
+        }
+        if in_order {
+            tree.index = builder.finish();
+        } else {
+            tree.sort();
+        }
+        Ok(tree)
+    }
+}
+
+/// Writes a checkpoint row by row.
+///
+/// For callers that gather rows in pages while the tree changes; rows need not be in order, and of several entries of one user
+/// the last counts.
+#[derive(Debug)]
+pub struct CheckpointWriter<W> {
+    to: W,
+    rows: Vec<u8>,
+    row_count: u32,
+    block: u32,
+    users: u64,
+    last: Entry,
+}
+
+const ORIGIN: Entry = Entry { score: 0, reached_at: 0 };
+
+impl<W: Write> CheckpointWriter<W> {
+    /// Writes the header.
+    ///
+    /// # Errors
+    /// If the stream fails.
+    pub fn new(mut to: W, order: Order) -> Result<Self, CheckpointError> {
+        let mut header = Vec::with_capacity(HEADER_BYTES + 4);
+        header.extend_from_slice(MAGIC);
+        header.extend_from_slice(&VERSION.to_le_bytes());
+        header.push(order_code(order));
+        seal(&mut header);
+        to.write_all(&header)?;
+        let rows = vec![0; BLOCK_HEAD_BYTES];
+        Ok(CheckpointWriter { to, rows, row_count: 0, block: 0, users: 0, last: ORIGIN })
+    }
+
+    /// Adds a row.
+    ///
+    /// # Errors
+    /// If the stream fails or the id is not one a tree can hold.
+    pub fn push(&mut self, id: &str, entry: Entry) -> Result<(), CheckpointError> {
+        let length = u8::try_from(id.len()).ok().filter(|length| (1..=254).contains(length));
+        let length = length.ok_or(UserError::IdLength { bytes: id.len() })?;
+        put_varint(&mut self.rows, zigzag(entry.score.wrapping_sub(self.last.score)));
+        put_varint(&mut self.rows, zigzag(entry.reached_at.wrapping_sub(self.last.reached_at) as i64));
+        self.rows.push(length);
+        self.rows.extend_from_slice(id.as_bytes());
+        self.last = entry;
+        self.row_count += 1;
+        self.users += 1;
+        if self.rows.len() >= BLOCK_HEAD_BYTES + BLOCK_BYTES {
+            self.write_block()?;
+        }
+        Ok(())
+    }
+
+    /// Writes the end, without which the checkpoint is refused.
+    ///
+    /// # Errors
+    /// If the stream fails.
+    pub fn finish(mut self) -> Result<(), CheckpointError> {
+        if self.row_count > 0 {
+            self.write_block()?;
+        }
+        let mut end = Vec::with_capacity(BLOCK_HEAD_BYTES + 12);
+        end.extend_from_slice(&self.block.to_le_bytes());
+        end.extend_from_slice(&[0; 8]);
+        end.extend_from_slice(&self.users.to_le_bytes());
+        seal(&mut end);
+        self.to.write_all(&end)?;
+        self.to.flush()?;
+        Ok(())
+    }
+
+    fn write_block(&mut self) -> Result<(), CheckpointError> {
+        let bytes = (self.rows.len() - BLOCK_HEAD_BYTES) as u32;
+        self.rows[..4].copy_from_slice(&self.block.to_le_bytes());
+        self.rows[4..8].copy_from_slice(&self.row_count.to_le_bytes());
+        self.rows[8..12].copy_from_slice(&bytes.to_le_bytes());
+        seal(&mut self.rows);
+        self.to.write_all(&self.rows)?;
+        self.rows.truncate(BLOCK_HEAD_BYTES);
+        self.block += 1;
+        self.row_count = 0;
+        self.last = ORIGIN;
+        Ok(())
+    }
+}
+
+struct CheckpointReader<R> {
+    from: R,
+    bytes: Vec<u8>,
+    block: u32,
+    users: u64,
+}
+
+impl<R: Read> CheckpointReader<R> {
+    fn new(from: R, order: Order) -> Result<Self, CheckpointError> {
+        let mut reader = CheckpointReader { from, bytes: Vec::new(), block: 0, users: 0 };
+        match reader.read_sealed(HEADER_BYTES) {
+            Err(CheckpointError::Truncated { .. }) if !reader.bytes.starts_with(MAGIC) => {
+                return Err(CheckpointError::NotACheckpoint);
+            }
+            Ok(()) => {}
+            Err(error) => return Err(error),
+        }
+        let (magic, rest) = reader.bytes.split_at(MAGIC.len());
+        if magic != MAGIC {
+            return Err(CheckpointError::NotACheckpoint);
+        }
+        let found = u32_at(rest, 0);
+        // A newer format may seal its header in another way: the version is told first.
+        if found != VERSION {
+            return Err(CheckpointError::Version { found });
+        }
+        reader.check_seal()?;
+        let found = match reader.bytes[HEADER_BYTES - 1] {
+            0 => Order::High,
+            1 => Order::Low,
+            _ => return Err(reader.damaged("unknown order")),
+        };
+        if found != order {
+            return Err(CheckpointError::OtherOrder { found });
+        }
+        Ok(reader)
+    }
+
+    /// The rows of the next block; `None` after the last.
+    fn next_block(&mut self) -> Result<Option<Rows<'_>>, CheckpointError> {
+        self.bytes.clear();
+        self.fill(BLOCK_HEAD_BYTES)?;
+        let [number, rows, bytes] = [0, 4, 8].map(|at| u32_at(&self.bytes, at));
+        if number != self.block {
+            return Err(self.damaged("its number is not the next one"));
+        }
+        if bytes as usize > BLOCK_BYTES_MAX {
+            return Err(self.damaged("its length is too large"));
+        }
+        let is_end = rows == 0 && bytes == 0;
+        self.fill(if is_end { 8 } else { bytes as usize } + 4)?;
+        self.check_seal()?;
+        if is_end {
+            let users = u64::from_le_bytes(self.bytes[12..20].try_into().expect("eight bytes"));
+            if users != self.users {
+                return Err(self.damaged("the number of users is not that of the rows"));
+            }
+            return Ok(None);
+        }
+        self.block += 1;
+        self.users += u64::from(rows);
+        let content = &self.bytes[BLOCK_HEAD_BYTES..BLOCK_HEAD_BYTES + bytes as usize];
+        Ok(Some(Rows { content, left: rows, block: self.block - 1, last: ORIGIN }))
+    }
+
+    fn read_sealed(&mut self, bytes: usize) -> Result<(), CheckpointError> {
+        self.bytes.clear();
+        self.fill(bytes + 4)
+    }
+
+    /// Reads this many more bytes.
+    fn fill(&mut self, bytes: usize) -> Result<(), CheckpointError> {
+        let start = self.bytes.len();
+        self.bytes.resize(start + bytes, 0);
+        let mut filled = start;
+        while filled < self.bytes.len() {
+            match self.from.read(&mut self.bytes[filled..]) {
+                Ok(0) => {
+                    self.bytes.truncate(filled);
+                    return Err(CheckpointError::Truncated { block: self.block });
+                }
+                Ok(more) => filled += more,
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(())
+    }
+
+    fn check_seal(&self) -> Result<(), CheckpointError> {
+        let (content, seal) = self.bytes.split_at(self.bytes.len() - 4);
+        if crc32fast::hash(content) != u32_at(seal, 0) {
+            return Err(self.damaged("its checksum does not match"));
+        }
+        Ok(())
+    }
+
+    fn damaged(&self, what: &'static str) -> CheckpointError {
+        CheckpointError::Damaged { block: self.block, what }
+    }
+}
+
+/// The rows of one block.
+struct Rows<'a> {
+    content: &'a [u8],
+    left: u32,
+    block: u32,
+    last: Entry,
+}
+
+impl<'a> Iterator for Rows<'a> {
+    type Item = Result<(&'a str, Entry), CheckpointError>;
+
+    #[inline]
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.left == 0 {
+            let rest = std::mem::take(&mut self.content);
+            return (!rest.is_empty()).then(|| Err(self.damaged("it holds more than its rows")));
+        }
+        let row = self.take_row();
+        // The checksum matched, so a row that does not parse was written so; one error ends the block.
+        self.left = if row.is_some() { self.left - 1 } else { 0 };
+        if row.is_none() {
+            self.content = &[];
+        }
+        Some(row.ok_or_else(|| self.damaged("a row does not parse")))
+    }
+}
+
+impl<'a> Rows<'a> {
+    #[inline]
+    fn take_row(&mut self) -> Option<(&'a str, Entry)> {
+        let score = self.last.score.wrapping_add(unzigzag(self.take_varint()?));
+        let reached_at = self.last.reached_at.wrapping_add(unzigzag(self.take_varint()?) as u64);
+        let (length, rest) = self.content.split_first()?;
+        let (id, rest) = rest.split_at_checked(usize::from(*length))?;
+        self.content = rest;
+        self.last = Entry { score, reached_at };
+        Some((str::from_utf8(id).ok()?, self.last))
+    }
+
+    #[inline]
+    fn take_varint(&mut self) -> Option<u64> {
+        let mut value = 0;
+        for shift in (0..70).step_by(7) {
+            let (byte, rest) = self.content.split_first()?;
+            self.content = rest;
+            value |= u64::from(byte & 0x7F).checked_shl(shift)?;
+            if byte & 0x80 == 0 {
+                return Some(value);
+            }
+        }
+        None
+    }
+
+    fn damaged(&self, what: &'static str) -> CheckpointError {
+        CheckpointError::Damaged { block: self.block, what }
+    }
+}
+
+/// Appends the checksum of what is there.
+fn seal(bytes: &mut Vec<u8>) {
+    let crc = crc32fast::hash(bytes);
+    bytes.extend_from_slice(&crc.to_le_bytes());
+}
+
+fn u32_at(bytes: &[u8], at: usize) -> u32 {
+    u32::from_le_bytes(bytes[at..at + 4].try_into().expect("four bytes"))
+}
+
+fn order_code(order: Order) -> u8 {
+    match order {
+        Order::High => 0,
+        Order::Low => 1,
+    }
+}
+
+fn put_varint(to: &mut Vec<u8>, mut value: u64) {
+    while value >= 0x80 {
+        to.push(value as u8 | 0x80);
+        value >>= 7;
+    }
+    to.push(value as u8);
+}
+
+/// Small numbers of either sign become small numbers.
+fn zigzag(value: i64) -> u64 {
+    (value << 1 ^ value >> 63) as u64
+}
+
+fn unzigzag(value: u64) -> i64 {
+    (value >> 1) as i64 ^ -((value & 1) as i64)
+}

@@ -1,0 +1,745 @@
+//! The order of a tree's users: a counted B+tree that holds four bytes a user.
+//!
+//! # Shape
+//!
+//! All users stand in one sequence: better order key first, then earlier time, then user id. The sequence is cut
+//! into *chunks* of up to 64 user keys and nothing else; what a user scored is read from [`Entries`] when it is
+//! needed, and the point of the design is how seldom that is. [`Node`]s above the chunks form a B+tree. For each
+//! child a node keeps the child's first place in the order (exact, never a stale separator), how many users
+//! are below it, and how many *heads*: scores that begin below it.
+//!
+//! # The invariant that makes it fast
+//!
+//! **A score that spans more than one chunk has its chunks to itself.** A leaderboard is either full of ties, and then
+//! nearly all users are in chunks of one score; or its scores are spread, and then a chunk holds several whole
+//! scores. So
+//! - the users better than a score are counted in the nodes alone whenever the score begins a chunk, which every
+//!   score with many users does: `shared` and `dense` ranks of ties touch neither chunk nor entries;
+//! - the place of a user inside a chunk is found by looking for the four-byte key, not by comparing scores;
+//! - who comes last in a tie, which is nearly everybody who just scored, costs one comparison.
+//!
+//! The heads of a chunk are the number of different scores in it, but 0 for every chunk after the first of a score that
+//! spans several ("the chunk *continues* a score").
+//!
+//! # Why it is quick on real memory
+//!
+//! At 25 M users nothing stays in cache, and a load that has to wait for another costs 150 to 250 ns where a hundred
+//! independent ones overlap. Hence: nodes are searched by counting, not by halving (their cache lines load together); a
+//! chunk of several scores is searched eight samples at a time; no pointers up or along.
+//!
+//! # Invariants (checked by `verify`)
+//!
+//! 1. Places are strictly ascending over the whole sequence; the first place kept for a child is its first user's.
+//! 2. Counts and heads in a node are the sums over what is below.
+//! 3. A chunk is never empty; slots behind its count hold [`NOBODY`].
+//! 4. The chunk invariant above; no node below the root is empty, and a root above nodes has two children or more.
+
+mod build;
+mod node;
+mod verify;
+mod walk;
+
+use std::cmp::Ordering;
+
+use crate::entries::{Entries, Facts};
+use crate::users::{UserKey, Users};
+pub(crate) use build::Builder;
+use node::{Child, FAN, Node};
+pub(crate) use walk::Walk;
+
+/// User keys in a chunk, at most. Tiny in unit tests, so that small trees have many chunks and levels.
+const CHUNK: usize = if cfg!(test) { 8 } else { 64 };
+/// Neighbouring chunks are joined when they hold no more than this: some room, so that they do not split at once.
+const JOIN_MAX: u32 = CHUNK as u32 * 7 / 8;
+/// Levels of nodes, at most. Average nodes hold at least a quarter of [`FAN`], so this is out of reach.
+const HEIGHT_MAX: usize = if cfg!(test) { 24 } else { 12 };
+
+/// A slot without a user. `Users` never gives this key out.
+const NOBODY: UserKey = UserKey(u32::MAX);
+
+type Chunk = [UserKey; CHUNK];
+
+/// Where a user stands in the order.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Place {
+    pub(crate) key: i64,
+    pub(crate) time: u64,
+    pub(crate) user: UserKey,
+}
+
+/// A place to look for, which need not be anybody's.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Probe<'a> {
+    pub(crate) key: i64,
+    pub(crate) time: u64,
+    pub(crate) id: ProbeId<'a>,
+}
+
+/// The last word in the order of two users.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum ProbeId<'a> {
+    User(UserKey),
+    Id(&'a str),
+}
+
+impl From<Place> for Probe<'_> {
+    fn from(place: Place) -> Self {
+        Probe { key: place.key, time: place.time, id: ProbeId::User(place.user) }
+    }
+}
+
+/// What the index reads but does not own.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Context<'a> {
+    pub(crate) entries: &'a Entries,
+    pub(crate) users: &'a Users,
+}
+
+impl Context<'_> {
+    #[inline]
+    fn key(&self, user: UserKey) -> i64 {
+        self.entries.known(user).key
+    }
+
+    #[inline]
+    pub(crate) fn place(&self, user: UserKey) -> Place {
+        let Facts { key, time } = self.entries.known(user);
+        Place { key, time, user }
+    }
+
+    /// How a place compares with a probe.
+    #[inline]
+    pub(crate) fn compare(&self, place: Place, probe: &Probe<'_>) -> Ordering {
+        (place.key, place.time)
+            .cmp(&(probe.key, probe.time))
+            .then_with(|| self.compare_id(place.user, &probe.id))
+    }
+
+    fn compare_id(&self, user: UserKey, id: &ProbeId<'_>) -> Ordering {
+        match id {
+            ProbeId::User(other) => self.users.compare(user, *other),
+            ProbeId::Id(id) => self.users.compare_id(user, id),
+        }
+    }
+}
+
+/// From the root to a chunk: a node and the place of a child in it, for each level.
+#[derive(Debug, Clone, Copy)]
+struct Path {
+    steps: [(u32, u32); HEIGHT_MAX],
+    height: usize,
+}
+
+impl Path {
+    fn step(&self, level: usize) -> (usize, usize) {
+        let (node, child) = self.steps[level];
+        (node as usize, child as usize)
+    }
+
+    fn last(&self) -> (usize, usize) {
+        self.step(self.height - 1)
+    }
+}
+
+/// What is known of the users before some point of the order.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Before {
+    pub(crate) users: u64,
+    /// Different scores.
+    pub(crate) scores: u64,
+}
+
+#[derive(Debug)]
+pub(crate) struct Index {
+    nodes: Vec<Node>,
+    chunks: Vec<Chunk>,
+    free_nodes: Vec<u32>,
+    free_chunks: Vec<u32>,
+    root: u32,
+    /// Levels of nodes, at least 1: the children of the lowest level are chunks.
+    height: usize,
+}
+
+impl Index {
+    pub(crate) fn new() -> Self {
+        Index {
+            nodes: vec![Node::new()],
+            chunks: Vec::new(),
+            free_nodes: Vec::new(),
+            free_chunks: Vec::new(),
+            root: 0,
+            height: 1,
+        }
+    }
+
+    /// All users, and all different scores.
+    pub(crate) fn total(&self) -> Before {
+        self.nodes[self.root as usize].total()
+    }
+
+    /// Heap bytes.
+    pub(crate) fn memory(&self) -> usize {
+        (self.nodes.len() * size_of::<Node>())
+            + (self.chunks.len() * size_of::<Chunk>())
+            + (self.free_nodes.len() + self.free_chunks.len()) * 4
+    }
+
+    /// How many users stand before a user of the tree.
+    #[inline]
+    pub(crate) fn position(&self, context: Context<'_>, place: Place) -> u64 {
+        let probe = Probe::from(place);
+        let mut before = 0;
+        let mut at = self.root as usize;
+        for level in 1..=self.height {
+            let node = &self.nodes[at];
+            let child = node.not_after(context, &probe).saturating_sub(1);
+            before += node.users_before(child);
+            at = node.kids[child] as usize;
+            if level == self.height {
+                before += find(&self.chunks[at], place.user) as u64;
+            }
+        }
+        before
+    }
+
+    /// How many users stand before or at a place that need not be anybody's.
+    pub(crate) fn position_after(&self, context: Context<'_>, probe: &Probe<'_>) -> u64 {
+        let path = self.descend(context, probe);
+        let before = self.users_before(&path);
+        let (node, child) = path.last();
+        let node = &self.nodes[node];
+        if child >= node.len() {
+            return before;
+        }
+        let chunk = &self.chunks[node.kids[child] as usize][..node.counts[child] as usize];
+        let inside =
+            partition(chunk, |user| context.compare(context.place(user), probe) != Ordering::Greater);
+        before + inside as u64
+    }
+
+    /// The users with a better order key than this one, and their different scores.
+    ///
+    /// `user` may name a user of the tree with this very key; in a chunk of many scores it spares the search.
+    #[inline]
+    pub(crate) fn better(&self, context: Context<'_>, key: i64, user: Option<UserKey>) -> Before {
+        let mut before = Before::default();
+        let mut next_key = None;
+        let mut at = self.root as usize;
+        for level in 1..=self.height {
+            let node = &self.nodes[at];
+            let end = node.better(key);
+            if end == 0 {
+                // Only the root can begin with `key` or worse: below it we follow a child that begins better.
+                return before;
+            }
+            let child = end - 1;
+            before.users += node.users_before(child);
+            before.scores += node.scores_before(child);
+            if end < node.len() {
+                next_key = Some(node.keys[end]);
+            }
+            at = node.kids[child] as usize;
+            if level == self.height {
+                let count = node.counts[child] as usize;
+                let heads = node.heads[child];
+                // All of the chunk is better if it holds one score, or if `key` begins the next chunk (a score
+                // that spans chunks has them to itself).
+                if heads <= 1 || next_key == Some(key) {
+                    before.users += count as u64;
+                    before.scores += u64::from(heads);
+                } else {
+                    let chunk = &self.chunks[at];
+                    let inside = better_in_chunk(context, chunk, count, key, user);
+                    before.users += inside as u64;
+                    before.scores += distinct(context, &chunk[..inside]);
+                }
+            }
+        }
+        before
+    }
+
+    /// As [`Index::better`], the users alone, which is cheaper in a chunk of many scores.
+    #[inline]
+    pub(crate) fn users_better(&self, context: Context<'_>, key: i64, user: Option<UserKey>) -> u64 {
+        let mut before = 0;
+        let mut next_key = None;
+        let mut at = self.root as usize;
+        for level in 1..=self.height {
+            let node = &self.nodes[at];
+            let end = node.better(key);
+            if end == 0 {
+                return before;
+            }
+            let child = end - 1;
+            before += node.users_before(child);
+            if end < node.len() {
+                next_key = Some(node.keys[end]);
+            }
+            at = node.kids[child] as usize;
+            if level == self.height {
+                let count = node.counts[child] as usize;
+                before += if node.heads[child] <= 1 || next_key == Some(key) {
+                    count as u64
+                } else {
+                    better_in_chunk(context, &self.chunks[at], count, key, user) as u64
+                };
+            }
+        }
+        before
+    }
+
+    /// Adds a user whose entry is written and who is not in the index.
+    pub(crate) fn insert(&mut self, context: Context<'_>, place: Place) {
+        // Whenever something must be split, it is split, and the search begins anew: rare, and far simpler than
+        // carrying a path through a split. Each round makes room where the last one found none.
+        while !self.try_insert(context, place) {}
+    }
+
+    /// Takes out a user whose entry is still as it was when added.
+    pub(crate) fn remove(&mut self, context: Context<'_>, place: Place) {
+        let path = self.descend(context, &Probe::from(place));
+        let (at, child) = path.last();
+        let node = &self.nodes[at];
+        let count = node.counts[child] as usize;
+        let heads = node.heads[child];
+        let chunk = &mut self.chunks[node.kids[child] as usize];
+        let slot = find(chunk, place.user);
+        if count == 1 {
+            if heads == 1
+                && let Some(next) = self.next_chunk(&path)
+                && self.heads(&next) == 0
+            {
+                // The score goes on in the next chunk, which now begins it.
+                self.add(&next, 0, 1);
+            }
+            self.add(&path, -1, -(heads as i32));
+            let (at, child) = path.last();
+            self.free_chunks.push(self.nodes[at].kids[child]);
+            self.remove_child(path, path.height - 1);
+            self.lower_root();
+            return;
+        }
+        let alone = heads > 1
+            && !(slot > 0 && context.key(chunk[slot - 1]) == place.key)
+            && !(slot + 1 < count && context.key(chunk[slot + 1]) == place.key);
+        chunk.copy_within(slot + 1..count, slot);
+        chunk[count - 1] = NOBODY;
+        let first = chunk[0];
+        self.add(&path, -1, -i32::from(alone));
+        if slot == 0 {
+            self.set_first(&path, path.height - 1, context.place(first));
+        }
+        self.join_chunks(path);
+    }
+
+    fn try_insert(&mut self, context: Context<'_>, place: Place) -> bool {
+        let probe = Probe::from(place);
+        let mut path = self.descend(context, &probe);
+        let (mut at, mut child) = path.last();
+        if self.nodes[at].len() == 0 {
+            return self.add_chunk(&path, 0, place);
+        }
+        let node = &self.nodes[at];
+        let begins_with = node.keys[child];
+        let before_all = context.compare(node.first(child), &probe) == Ordering::Greater;
+        if begins_with != place.key {
+            if before_all {
+                let continued = child + 1 < node.len() && node.heads[child + 1] == 0;
+                if continued {
+                    return self.add_chunk(&path, child, place);
+                }
+            } else if let Some(next) = self.next_chunk(&path)
+                && self.begins_with(&next) == place.key
+            {
+                // The score lives in the next chunk; there it must stay whole.
+                path = next;
+                (at, child) = path.last();
+            } else if node.heads[child] == 0 {
+                return self.add_chunk(&path, child + 1, place);
+            }
+        }
+        let node = &self.nodes[at];
+        let count = node.counts[child] as usize;
+        let one_score = node.heads[child] <= 1;
+        if count == CHUNK && one_score && node.keys[child] != place.key {
+            return self.add_chunk(&path, if before_all { child } else { child + 1 }, place);
+        }
+        let chunk = &mut self.chunks[node.kids[child] as usize];
+        let not_after =
+            |user: UserKey| context.compare(context.place(user), &probe) != Ordering::Greater;
+        let slot = if not_after(chunk[count - 1]) { count } else { partition(&chunk[..count], not_after) };
+        if count == CHUNK {
+            if self.nodes[at].len() == FAN {
+                self.split_node(&path);
+            } else {
+                self.split_chunk(context, at, child, slot);
+            }
+            return false;
+        }
+        let new_score = !(one_score && node.keys[child] == place.key)
+            && !(slot > 0 && context.key(chunk[slot - 1]) == place.key)
+            && !(slot < count && context.key(chunk[slot]) == place.key);
+        chunk.copy_within(slot..count, slot + 1);
+        chunk[slot] = place.user;
+        self.add(&path, 1, i32::from(new_score));
+        if slot == 0 {
+            self.set_first(&path, path.height - 1, place);
+        }
+        true
+    }
+
+    /// Adds a chunk of one user; false if there was no room in the node and it was split instead.
+    fn add_chunk(&mut self, path: &Path, child: usize, place: Place) -> bool {
+        let (at, _) = path.last();
+        if self.nodes[at].len() == FAN {
+            self.split_node(path);
+            return false;
+        }
+        let mut chunk = [NOBODY; CHUNK];
+        chunk[0] = place.user;
+        let kid = self.new_chunk(chunk);
+        self.nodes[at].insert(child, Child { first: place, count: 1, heads: 1, kid });
+        let level = path.height - 1;
+        let above = Path { steps: path.steps, height: level };
+        self.add(&above, 1, 1);
+        if child == 0 && level > 0 {
+            self.set_first(path, level - 1, place);
+        }
+        true
+    }
+
+    /// Splits a full chunk in a node with room; `slot` is where the next user is going to be.
+    fn split_chunk(&mut self, context: Context<'_>, at: usize, child: usize, slot: usize) {
+        let node = &self.nodes[at];
+        let chunk = &self.chunks[node.kids[child] as usize];
+        let (cut, heads) = if node.heads[child] <= 1 {
+            // Whoever scores now comes last in the tie: leave the chunk full and go on in a new one.
+            (if slot == CHUNK { CHUNK - 1 } else { CHUNK / 2 }, 0)
+        } else {
+            // Where users arrive at one end, leave the other chunk full.
+            let wish = match slot {
+                CHUNK => CHUNK - CHUNK / 16,
+                0 => CHUNK / 16,
+                _ => CHUNK / 2,
+            };
+            let keys = chunk.map(|user| context.key(user));
+            let cut = (1..CHUNK)
+                .filter(|cut| keys[cut - 1] != keys[*cut])
+                .min_by_key(|cut| cut.abs_diff(wish))
+                .expect("a chunk with two heads holds two scores");
+            let heads = 1 + (cut + 1..CHUNK).filter(|slot| keys[slot - 1] != keys[*slot]).count();
+            (cut, heads as u32)
+        };
+        let mut right = [NOBODY; CHUNK];
+        right[..CHUNK - cut].copy_from_slice(&chunk[cut..]);
+        let first = context.place(right[0]);
+        let kid = self.new_chunk(right);
+        let node = &mut self.nodes[at];
+        self.chunks[node.kids[child] as usize][cut..].fill(NOBODY);
+        node.counts[child] = cut as u32;
+        node.heads[child] -= heads;
+        node.insert(child + 1, Child { first, count: (CHUNK - cut) as u32, heads, kid });
+    }
+
+    /// Splits the highest of the full nodes at the end of a path.
+    fn split_node(&mut self, path: &Path) {
+        let mut level = path.height - 1;
+        while level > 0 && self.nodes[path.step(level - 1).0].len() == FAN {
+            level -= 1;
+        }
+        let (at, child) = path.step(level);
+        let (parent, place) = if level == 0 {
+            let mut root = Node::new();
+            root.insert(0, self.nodes[at].as_child(at as u32));
+            self.root = self.new_node(root);
+            self.height += 1;
+            assert!(self.height <= HEIGHT_MAX, "nodes are well filled, so the tree stays low");
+            (self.root as usize, 0)
+        } else {
+            path.step(level - 1)
+        };
+        let cut = if child == FAN - 1 { FAN * 3 / 4 } else { FAN / 2 };
+        let right = self.nodes[at].split_off(cut);
+        let kid = self.new_node(right);
+        let left = self.nodes[at].as_child(at as u32);
+        let right = self.nodes[kid as usize].as_child(kid);
+        let parent = &mut self.nodes[parent];
+        parent.counts[place] = left.count;
+        parent.heads[place] = left.heads;
+        parent.insert(place + 1, right);
+    }
+
+    /// Joins the chunk at the end of a path with a neighbour in the same node, if they fit.
+    fn join_chunks(&mut self, path: Path) {
+        let (at, child) = path.last();
+        let right_end = child + 1 < self.nodes[at].len();
+        let left = if right_end && self.may_join(at, child) {
+            child
+        } else if child > 0 && self.may_join(at, child - 1) {
+            child - 1
+        } else {
+            return;
+        };
+        let node = &mut self.nodes[at];
+        let (to, from) = (node.kids[left] as usize, node.kids[left + 1] as usize);
+        let (kept, moved) = (node.counts[left] as usize, node.counts[left + 1] as usize);
+        let source = self.chunks[from];
+        self.chunks[to][kept..kept + moved].copy_from_slice(&source[..moved]);
+        node.counts[left] += moved as u32;
+        node.heads[left] += node.heads[left + 1];
+        self.free_chunks.push(from as u32);
+        let mut path = path;
+        path.steps[path.height - 1].1 = left as u32 + 1;
+        self.remove_child(path, path.height - 1);
+        self.lower_root();
+    }
+
+    /// Whether chunk `left` of a node and the one after it may become one.
+    fn may_join(&self, at: usize, left: usize) -> bool {
+        let node = &self.nodes[at];
+        let right = left + 1;
+        if node.counts[left] + node.counts[right] > JOIN_MAX {
+            return false;
+        }
+        if node.heads[right] == 0 {
+            return true;
+        }
+        // Neither may be a part of a score that spans chunks. At the node's end we do not look further.
+        let right_is_whole = node.heads[right] > 1 || (right + 1 < node.len() && node.heads[right + 1] > 0);
+        node.heads[left] > 0 && right_is_whole
+    }
+
+    /// Removes the child a path names at a level, and tidies the levels above.
+    fn remove_child(&mut self, path: Path, level: usize) {
+        let (at, child) = path.step(level);
+        self.nodes[at].remove(child);
+        let length = self.nodes[at].len();
+        if level == 0 {
+            return;
+        }
+        if length == 0 {
+            self.free_nodes.push(at as u32);
+            self.remove_child(path, level - 1);
+            return;
+        }
+        if child == 0 {
+            let first = self.nodes[at].first(0);
+            self.set_first(&path, level - 1, first);
+        }
+        if length >= FAN / 4 {
+            return;
+        }
+        let (parent, place) = path.step(level - 1);
+        let fits = |left: usize| {
+            let [left, right] = [left, left + 1].map(|kid| self.nodes[parent].kids[kid] as usize);
+            self.nodes[left].len() + self.nodes[right].len() <= FAN * 3 / 4
+        };
+        let left = if place + 1 < self.nodes[parent].len() && fits(place) {
+            place
+        } else if place > 0 && fits(place - 1) {
+            place - 1
+        } else {
+            return;
+        };
+        let [to, from] = [left, left + 1].map(|kid| self.nodes[parent].kids[kid] as usize);
+        let moved = std::mem::replace(&mut self.nodes[from], Node::new());
+        self.nodes[to].append(&moved);
+        self.free_nodes.push(from as u32);
+        let joined = self.nodes[to].as_child(to as u32);
+        self.nodes[parent].counts[left] = joined.count;
+        self.nodes[parent].heads[left] = joined.heads;
+        let mut path = path;
+        path.steps[level - 1].1 = left as u32 + 1;
+        self.remove_child(path, level - 1);
+    }
+
+    fn lower_root(&mut self) {
+        while self.height > 1 && self.nodes[self.root as usize].len() <= 1 {
+            let root = &self.nodes[self.root as usize];
+            if root.len() == 0 {
+                self.height = 1;
+                return;
+            }
+            let kid = root.kids[0];
+            self.free_nodes.push(self.root);
+            self.root = kid;
+            self.height -= 1;
+        }
+    }
+
+    /// The way to the last chunk that begins at or before the probe; to the first chunk if none does.
+    fn descend(&self, context: Context<'_>, probe: &Probe<'_>) -> Path {
+        let mut path = Path { steps: [(0, 0); HEIGHT_MAX], height: self.height };
+        let mut at = self.root;
+        for level in 0..self.height {
+            let node = &self.nodes[at as usize];
+            let child = node.not_after(context, probe).saturating_sub(1);
+            path.steps[level] = (at, child as u32);
+            at = node.kids[child];
+        }
+        path
+    }
+
+    /// The way to the chunk after a path's.
+    fn next_chunk(&self, path: &Path) -> Option<Path> {
+        let mut next = *path;
+        let turn =
+            (0..path.height).rev().find(|level| path.step(*level).1 + 1 < self.nodes[path.step(*level).0].len())?;
+        next.steps[turn].1 += 1;
+        for level in turn + 1..path.height {
+            let (node, child) = next.step(level - 1);
+            next.steps[level] = (self.nodes[node].kids[child], 0);
+        }
+        Some(next)
+    }
+
+    /// The way to the chunk before a path's.
+    fn previous_chunk(&self, path: &Path) -> Option<Path> {
+        let mut previous = *path;
+        let turn = (0..path.height).rev().find(|level| path.step(*level).1 > 0)?;
+        previous.steps[turn].1 -= 1;
+        for level in turn + 1..path.height {
+            let (node, child) = previous.step(level - 1);
+            let node = self.nodes[node].kids[child];
+            previous.steps[level] = (node, self.nodes[node as usize].len() as u32 - 1);
+        }
+        Some(previous)
+    }
+
+    fn heads(&self, path: &Path) -> u32 {
+        let (node, child) = path.last();
+        self.nodes[node].heads[child]
+    }
+
+    fn begins_with(&self, path: &Path) -> i64 {
+        let (node, child) = path.last();
+        self.nodes[node].keys[child]
+    }
+
+    fn users_before(&self, path: &Path) -> u64 {
+        (0..path.height)
+            .map(|level| path.step(level))
+            .map(|(node, child)| self.nodes[node].users_before(child))
+            .sum()
+    }
+
+    /// Changes counts and heads along a path.
+    fn add(&mut self, path: &Path, users: i32, heads: i32) {
+        for level in 0..path.height {
+            let (node, child) = path.step(level);
+            let node = &mut self.nodes[node];
+            node.counts[child] = node.counts[child].wrapping_add_signed(users);
+            node.heads[child] = node.heads[child].wrapping_add_signed(heads);
+        }
+    }
+
+    /// Tells the nodes from a level upwards that what is below begins with another place.
+    fn set_first(&mut self, path: &Path, level: usize, first: Place) {
+        for level in (0..=level).rev() {
+            let (node, child) = path.step(level);
+            self.nodes[node].set_first(child, first);
+            if child > 0 {
+                break;
+            }
+        }
+    }
+
+    fn new_chunk(&mut self, chunk: Chunk) -> u32 {
+        reuse_or_push(&mut self.chunks, &mut self.free_chunks, chunk)
+    }
+
+    fn new_node(&mut self, node: Node) -> u32 {
+        reuse_or_push(&mut self.nodes, &mut self.free_nodes, node)
+    }
+}
+
+fn reuse_or_push<T>(pool: &mut Vec<T>, free: &mut Vec<u32>, value: T) -> u32 {
+    match free.pop() {
+        Some(at) => {
+            pool[at as usize] = value;
+            at
+        }
+        None => {
+            pool.push(value);
+            (pool.len() - 1) as u32
+        }
+    }
+}
+
+/// The slot of a user who is in the chunk. Looks at all slots at once rather than stopping at the user: the loop has
+/// no branch to mispredict and compiles to vector instructions.
+#[inline]
+fn find(chunk: &Chunk, user: UserKey) -> usize {
+    let mut slot_after = 0u32;
+    for (slot, held) in chunk.iter().enumerate() {
+        slot_after += if *held == user { slot as u32 + 1 } else { 0 };
+    }
+    debug_assert!(slot_after > 0, "the nodes lead to the user's chunk");
+    (slot_after as usize).wrapping_sub(1)
+}
+
+/// How many users at the start of a chunk have a better key.
+#[inline]
+fn better_in_chunk(
+    context: Context<'_>,
+    chunk: &Chunk,
+    count: usize,
+    key: i64,
+    user: Option<UserKey>,
+) -> usize {
+    let mut end = count;
+    if let Some(user) = user {
+        end = find(chunk, user).min(count);
+        if end == 0 || context.key(chunk[end - 1]) < key {
+            return end;
+        }
+    }
+    partition(&chunk[..end], |other| context.key(other) < key)
+}
+
+/// Different scores among neighbours.
+fn distinct(context: Context<'_>, users: &[UserKey]) -> u64 {
+    let mut last = None;
+    let mut scores = 0;
+    for user in users {
+        let key = context.key(*user);
+        scores += u64::from(last != Some(key));
+        last = Some(key);
+    }
+    scores
+}
+
+/// How many users at the start satisfy the predicate, which none does after one that does not.
+///
+/// Each user's facts are somewhere else in memory. Eight looks at once take hardly longer than one, and three rounds
+/// of halving become one.
+#[inline]
+fn partition(users: &[UserKey], before: impl Fn(UserKey) -> bool) -> usize {
+    let (mut start, mut end) = (0, users.len());
+    while end - start > 8 {
+        let step = (end - start).div_ceil(8);
+        let samples = (end - start) / step;
+        let passed: usize =
+            (1..=samples).map(|sample| usize::from(before(users[start + sample * step - 1]))).sum();
+        if passed < samples {
+            end = start + (passed + 1) * step - 1;
+        }
+        start += passed * step;
+    }
+    start + users[start..end].iter().map(|user| usize::from(before(*user))).sum::<usize>()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn partition_finds_every_border() {
+        for length in 0..=CHUNK {
+            let users: Vec<UserKey> = (0..length as u32).map(UserKey).collect();
+            for border in 0..=length {
+                assert_eq!(partition(&users, |user| (user.0 as usize) < border), border, "of {length}");
+            }
+        }
+    }
+}
