@@ -1,7 +1,7 @@
 //! A tree as a stream of bytes, and back: how a restart is ready in seconds.
 //!
 //! ```text
-//! header   "RANKTREE"  version u32  order u8 (0 high, 1 low)  crc u32 of all that
+//! header   "RANKTREE"  version u32  order u8 (0 high, 1 low)  users u64 (about; for making room)  crc u32 of all that
 //! block    number u32  rows u32  bytes u32   rows…   crc u32 of all that            (repeated)
 //! end      number u32  0u32      0u32        users u64   crc u32 of all that
 //! row      zigzag varint: score − score of the row before     zigzag varint: time − time of the row before
@@ -18,15 +18,20 @@ use std::sync::Arc;
 
 use thiserror::Error;
 
-use crate::index::{Builder, Context};
+use crate::index::{Builder, Context, Ids};
 use crate::tree::place;
+use crate::users;
 use crate::{Entry, Error as UserError, Order, RankTree, Ties, Users};
 
 const MAGIC: &[u8; 8] = b"RANKTREE";
 const VERSION: u32 = 1;
-const HEADER_BYTES: usize = 8 + 4 + 1;
+const HEADER_BYTES: usize = 8 + 4 + 1 + 8;
+const ORDER_AT: usize = 8 + 4;
+const USERS_AT: usize = 8 + 4 + 1;
 const BLOCK_HEAD_BYTES: usize = 12;
 const BLOCK_BYTES: usize = 64 * 1024;
+/// Rows whose ids are gathered at once.
+const GROUP: usize = 256;
 /// What a block can hold at most: one row may go over the border.
 const BLOCK_BYTES_MAX: usize = BLOCK_BYTES + 2 * 10 + 1 + 255;
 
@@ -41,13 +46,17 @@ pub enum CheckpointError {
     #[error("this is not a checkpoint of a rank tree; rebuild from the table instead")]
     NotACheckpoint,
     /// It was written by a newer release.
-    #[error("the checkpoint has format {found}, this release reads {VERSION}; rebuild from the table instead")]
+    #[error(
+        "the checkpoint has format {found}, this release reads {VERSION}; rebuild from the table instead"
+    )]
     Version {
         /// The format it says it has.
         found: u32,
     },
     /// The board is turned the other way.
-    #[error("the checkpoint is of a board on which {found:?} wins, not of this one; rebuild from the table instead")]
+    #[error(
+        "the checkpoint is of a board on which {found:?} wins, not of this one; rebuild from the table instead"
+    )]
     OtherOrder {
         /// The order it was written with.
         found: Order,
@@ -77,42 +86,83 @@ impl RankTree {
     /// # Errors
     /// If the stream fails. It is not flushed to a disk here: that is for whoever opened it.
     pub fn write_checkpoint(&self, to: impl Write) -> Result<(), CheckpointError> {
-        let mut writer = CheckpointWriter::new(to, self.order)?;
-        for standing in self.standings(0, Ties::First) {
-            let written = self.users.with_id(standing.user, |id| writer.push(id, standing.entry));
-            written.expect("a tree's users are in use")?;
+        let mut writer = CheckpointWriter::new(to, self.order, self.len())?;
+        let mut standings = self.standings(0, Ties::First);
+        let mut rows = Vec::with_capacity(GROUP);
+        let mut ids = String::new();
+        let mut buffer = users::buffer();
+        loop {
+            // The ids of many rows are gathered at once: one turn at the lock, and loads that overlap. Nothing is written to the
+            // stream, which may be slow, while others wait for the lock.
+            let group = standings.by_ref().take(GROUP).collect::<Vec<_>>();
+            if group.is_empty() {
+                return writer.finish();
+            }
+            rows.clear();
+            ids.clear();
+            let users = self.users.read();
+            for standing in group {
+                let id = users.id(standing.user, &mut buffer).expect("a tree's users are in use");
+                ids.push_str(id);
+                rows.push((ids.len(), standing.entry));
+            }
+            drop(users);
+            let mut start = 0;
+            for (end, entry) in &rows {
+                writer.push(&ids[start..*end], *entry)?;
+                start = *end;
+            }
         }
-        writer.finish()
     }
 
     /// Reads a tree from a checkpoint; its users join `users`.
     ///
     /// # Errors
     /// If the stream fails, is not a whole and undamaged checkpoint, or is of a board with another order.
-    pub fn read_checkpoint(order: Order, users: Arc<Users>, from: impl Read) -> Result<Self, CheckpointError> {
+    pub fn read_checkpoint(
+        order: Order,
+        users: Arc<Users>,
+        from: impl Read,
+    ) -> Result<Self, CheckpointError> {
         let mut reader = CheckpointReader::new(from, order)?;
         let mut tree = RankTree::new(order, users);
+        tree.reserve(reader.users_expected);
         let mut builder = Builder::new();
         let mut in_order = true;
+        let mut joined = Vec::new();
         while let Some(rows) = reader.next_block()? {
+            joined.clear();
+            let mut users = tree.users.write();
+            let mut failed = None;
             for row in rows {
-                let (id, entry) = row?;
-                let user = tree.users.acquire(id)?;
-                let facts = tree.facts(entry);
-                let before = tree.entries.set(user, facts);
-                if before.is_some() {
-                    tree.users.release(user);
-                    in_order = false;
-                } else if in_order {
-                    let next = place(user, facts);
-                    let context = Context { entries: &tree.entries, users: &tree.users };
-                    in_order = builder.accepts(context, next);
-                    if in_order {
-                        builder.push(next);
-                    }
+                let user = row.and_then(|(id, entry)| Ok((users.acquire(id)?, tree.facts(entry))));
+                match user {
+                    Ok(user) => joined.push(user),
+                    Err(error) => failed = Some(error),
                 }
             }
+            for (user, facts) in &joined {
+                if tree.entries.set(*user, *facts).is_some() {
+                    users.release(*user);
+                    in_order = false;
+                }
+            }
+            if let Some(error) = failed {
+                // Dropping the tree gives its users back, which needs the lock.
+                drop(users);
+                return Err(error);
+            }
+            for (user, facts) in &joined {
+                let next = place(*user, *facts);
+                let context = Context { entries: &tree.entries, users: Ids::Held(&users) };
+                in_order = in_order && builder.accepts(context, next);
+                if !in_order {
+                    break;
+                }
+                builder.push(next);
+            }
         }
+        tree.entries.finish_load();
         if in_order {
             tree.index = builder.finish();
         } else {
@@ -139,15 +189,16 @@ pub struct CheckpointWriter<W> {
 const ORIGIN: Entry = Entry { score: 0, reached_at: 0 };
 
 impl<W: Write> CheckpointWriter<W> {
-    /// Writes the header.
+    /// Writes the header. `users` is about how many users are going to come: a load makes room for them.
     ///
     /// # Errors
     /// If the stream fails.
-    pub fn new(mut to: W, order: Order) -> Result<Self, CheckpointError> {
+    pub fn new(mut to: W, order: Order, users: u64) -> Result<Self, CheckpointError> {
         let mut header = Vec::with_capacity(HEADER_BYTES + 4);
         header.extend_from_slice(MAGIC);
         header.extend_from_slice(&VERSION.to_le_bytes());
         header.push(order_code(order));
+        header.extend_from_slice(&users.to_le_bytes());
         seal(&mut header);
         to.write_all(&header)?;
         let rows = vec![0; BLOCK_HEAD_BYTES];
@@ -212,11 +263,12 @@ struct CheckpointReader<R> {
     bytes: Vec<u8>,
     block: u32,
     users: u64,
+    users_expected: u64,
 }
 
 impl<R: Read> CheckpointReader<R> {
     fn new(from: R, order: Order) -> Result<Self, CheckpointError> {
-        let mut reader = CheckpointReader { from, bytes: Vec::new(), block: 0, users: 0 };
+        let mut reader = CheckpointReader { from, bytes: Vec::new(), block: 0, users: 0, users_expected: 0 };
         match reader.read_sealed(HEADER_BYTES) {
             Err(CheckpointError::Truncated { .. }) if !reader.bytes.starts_with(MAGIC) => {
                 return Err(CheckpointError::NotACheckpoint);
@@ -234,7 +286,7 @@ impl<R: Read> CheckpointReader<R> {
             return Err(CheckpointError::Version { found });
         }
         reader.check_seal()?;
-        let found = match reader.bytes[HEADER_BYTES - 1] {
+        let found = match reader.bytes[ORDER_AT] {
             0 => Order::High,
             1 => Order::Low,
             _ => return Err(reader.damaged("unknown order")),
@@ -242,6 +294,7 @@ impl<R: Read> CheckpointReader<R> {
         if found != order {
             return Err(CheckpointError::OtherOrder { found });
         }
+        reader.users_expected = u64_at(&reader.bytes, USERS_AT);
         Ok(reader)
     }
 
@@ -260,7 +313,7 @@ impl<R: Read> CheckpointReader<R> {
         self.fill(if is_end { 8 } else { bytes as usize } + 4)?;
         self.check_seal()?;
         if is_end {
-            let users = u64::from_le_bytes(self.bytes[12..20].try_into().expect("eight bytes"));
+            let users = u64_at(&self.bytes, BLOCK_HEAD_BYTES);
             if users != self.users {
                 return Err(self.damaged("the number of users is not that of the rows"));
             }
@@ -375,6 +428,10 @@ fn seal(bytes: &mut Vec<u8>) {
 
 fn u32_at(bytes: &[u8], at: usize) -> u32 {
     u32::from_le_bytes(bytes[at..at + 4].try_into().expect("four bytes"))
+}
+
+fn u64_at(bytes: &[u8], at: usize) -> u64 {
+    u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes"))
 }
 
 fn order_code(order: Order) -> u8 {

@@ -34,6 +34,8 @@ pub(crate) struct Entries {
     count: usize,
     /// The first time seen: narrow pages keep times as distances from it.
     origin: Option<u64>,
+    /// Many users are coming: new pages are arrays from the start.
+    loading: bool,
 }
 
 #[derive(Debug)]
@@ -54,19 +56,70 @@ enum PageForm {
     /// Sorted by place in the page.
     Few(Vec<(u16, Facts)>),
     Narrow(Box<[Narrow; PAGE]>),
-    Wide(Box<[Option<Facts>]>),
+    Wide(Box<Wide>),
 }
 
 /// Four bytes of key, six of time; see [`ABSENT`].
 type Narrow = [u8; 10];
 
+/// Sixteen bytes a user, and a bit for whether there is one.
+#[derive(Debug)]
+struct Wide {
+    present: [u64; PAGE / 64],
+    facts: [Facts; PAGE],
+}
+
+impl Wide {
+    fn new(users: impl Iterator<Item = (usize, Facts)>) -> Box<Self> {
+        let mut wide = Box::new(Wide { present: [0; PAGE / 64], facts: [Facts { key: 0, time: 0 }; PAGE] });
+        for (place, facts) in users {
+            wide.set(place, Some(facts));
+        }
+        wide
+    }
+
+    fn get(&self, place: usize) -> Option<Facts> {
+        (self.present[place / 64] >> (place % 64) & 1 == 1).then(|| self.facts[place])
+    }
+
+    fn set(&mut self, place: usize, facts: Option<Facts>) -> Option<Facts> {
+        let before = self.get(place);
+        let bit = 1 << (place % 64);
+        match facts {
+            Some(facts) => {
+                self.facts[place] = facts;
+                self.present[place / 64] |= bit;
+            }
+            None => self.present[place / 64] &= !bit,
+        }
+        before
+    }
+}
+
 impl Entries {
     pub(crate) fn new() -> Self {
-        Entries { form: Form::Small(HashMap::new()), count: 0, origin: None }
+        Entries { form: Form::Small(HashMap::new()), count: 0, origin: None, loading: false }
     }
 
     pub(crate) fn len(&self) -> usize {
         self.count
+    }
+
+    /// Prepares for a load of about this many users, which [`Entries::finish_load`] ends.
+    pub(crate) fn start_load(&mut self, users: u64) {
+        if users > SMALL_MAX as u64 && matches!(self.form, Form::Small(_)) {
+            self.loading = true;
+            self.enlarge();
+        }
+    }
+
+    /// Puts pages that the load left nearly empty into their small form.
+    pub(crate) fn finish_load(&mut self) {
+        self.loading = false;
+        let origin = self.origin.unwrap_or(0);
+        if let Form::Large(segments) = &mut self.form {
+            segments.iter_mut().flatten().for_each(|page| page.shrink(origin));
+        }
     }
 
     #[inline]
@@ -97,7 +150,8 @@ impl Entries {
                 let page = local as usize / PAGE;
                 if page >= pages.len() {
                     pages.reserve_exact(page + 1 - pages.len());
-                    pages.resize_with(page + 1, Page::empty);
+                    let empty = if self.loading { Page::empty_array } else { Page::empty };
+                    pages.resize_with(page + 1, empty);
                 }
                 pages[page].set(local as usize % PAGE, facts, origin)
             }
@@ -183,6 +237,10 @@ impl Page {
         Page { users: 0, form: PageForm::Few(Vec::new()) }
     }
 
+    fn empty_array() -> Self {
+        Page { users: 0, form: PageForm::Narrow(Box::new([NARROW_ABSENT; PAGE])) }
+    }
+
     #[inline]
     fn get(&self, place: usize, origin: u64) -> Option<Facts> {
         match &self.form {
@@ -191,7 +249,7 @@ impl Page {
                 let found = rows.binary_search_by_key(&(place as u16), |row| row.0).ok()?;
                 Some(rows[found].1)
             }
-            PageForm::Wide(rows) => rows[place],
+            PageForm::Wide(wide) => wide.get(place),
         }
     }
 
@@ -200,8 +258,8 @@ impl Page {
             PageForm::Narrow(rows) => match pack(facts, origin) {
                 Some(row) => unpack(&std::mem::replace(&mut rows[place], row), origin),
                 None => {
-                    let mut wide: Box<[Option<Facts>]> = rows.iter().map(|row| unpack(row, origin)).collect();
-                    let before = wide[place].replace(facts);
+                    let mut wide = Wide::new(self.iter(origin));
+                    let before = wide.set(place, Some(facts));
                     self.form = PageForm::Wide(wide);
                     before
                 }
@@ -216,7 +274,7 @@ impl Page {
                     None
                 }
             },
-            PageForm::Wide(rows) => rows[place].replace(facts),
+            PageForm::Wide(wide) => wide.set(place, Some(facts)),
         };
         if before.is_none() {
             self.users += 1;
@@ -236,35 +294,38 @@ impl Page {
                 let found = rows.binary_search_by_key(&(place as u16), |row| row.0).ok()?;
                 Some(rows.remove(found).1)
             }
-            PageForm::Wide(rows) => rows[place].take(),
+            PageForm::Wide(wide) => wide.set(place, None),
         };
         if before.is_some() {
             self.users -= 1;
-            let few = match &self.form {
-                PageForm::Few(_) => self.users == 0,
-                _ => (self.users as usize) < FEW_MAX / 4,
-            };
-            if few {
-                let rows = self.iter(origin).map(|(place, facts)| (place as u16, facts)).collect();
-                self.form = PageForm::Few(rows);
-            }
+            self.shrink(origin);
         }
         before
     }
 
+    /// Takes the small form if few users are left.
+    fn shrink(&mut self, origin: u64) {
+        let shrinks = match &self.form {
+            PageForm::Few(rows) => rows.capacity() > 0 && rows.is_empty(),
+            _ => (self.users as usize) < FEW_MAX / 4,
+        };
+        if shrinks {
+            let rows = self.iter(origin).map(|(place, facts)| (place as u16, facts)).collect();
+            self.form = PageForm::Few(rows);
+        }
+    }
+
     fn iter(&self, origin: u64) -> Box<dyn Iterator<Item = (usize, Facts)> + '_> {
         match &self.form {
-            PageForm::Few(rows) => {
-                Box::new(rows.iter().map(|(place, facts)| (usize::from(*place), *facts)))
-            }
+            PageForm::Few(rows) => Box::new(rows.iter().map(|(place, facts)| (usize::from(*place), *facts))),
             PageForm::Narrow(rows) => Box::new(
                 rows.iter()
                     .enumerate()
                     .filter_map(move |(place, row)| unpack(row, origin).map(|facts| (place, facts))),
             ),
-            PageForm::Wide(rows) => Box::new(
-                rows.iter().enumerate().filter_map(|(place, row)| row.map(|facts| (place, facts))),
-            ),
+            PageForm::Wide(wide) => {
+                Box::new((0..PAGE).filter_map(|place| wide.get(place).map(|facts| (place, facts))))
+            }
         }
     }
 
@@ -272,7 +333,7 @@ impl Page {
         match &self.form {
             PageForm::Few(rows) => rows.capacity() * size_of::<(u16, Facts)>(),
             PageForm::Narrow(_) => PAGE * size_of::<Narrow>(),
-            PageForm::Wide(_) => PAGE * size_of::<Option<Facts>>(),
+            PageForm::Wide(_) => size_of::<Wide>(),
         }
     }
 }
@@ -286,11 +347,7 @@ fn array_of(few: &[(u16, Facts)], origin: u64) -> PageForm {
     let mut narrow = Box::new([NARROW_ABSENT; PAGE]);
     for (place, facts) in few {
         let Some(row) = pack(*facts, origin) else {
-            let mut wide = vec![None; PAGE].into_boxed_slice();
-            for (place, facts) in few {
-                wide[usize::from(*place)] = Some(*facts);
-            }
-            return PageForm::Wide(wide);
+            return PageForm::Wide(Wide::new(few.iter().map(|(place, facts)| (usize::from(*place), *facts))));
         };
         narrow[usize::from(*place)] = row;
     }

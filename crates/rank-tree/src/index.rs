@@ -42,7 +42,7 @@ mod walk;
 use std::cmp::Ordering;
 
 use crate::entries::{Entries, Facts};
-use crate::users::{UserKey, Users};
+use crate::users::{Table, UserKey, Users};
 pub(crate) use build::Builder;
 use node::{Child, FAN, Node};
 pub(crate) use walk::Walk;
@@ -92,7 +92,16 @@ impl From<Place> for Probe<'_> {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Context<'a> {
     pub(crate) entries: &'a Entries,
-    pub(crate) users: &'a Users,
+    pub(crate) users: Ids<'a>,
+}
+
+/// Where ids are read, which only a tie of both score and time needs.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Ids<'a> {
+    /// The caller holds the lock of the users.
+    Held(&'a Table),
+    /// The lock is taken when it is needed: for work that takes long or gives control away.
+    OnDemand(&'a Users),
 }
 
 impl Context<'_> {
@@ -115,10 +124,20 @@ impl Context<'_> {
             .then_with(|| self.compare_id(place.user, &probe.id))
     }
 
+    #[cold]
     fn compare_id(&self, user: UserKey, id: &ProbeId<'_>) -> Ordering {
+        let guard;
+        let users = match self.users {
+            Ids::Held(users) => users,
+            Ids::OnDemand(users) => {
+                guard = users.read();
+                &*guard
+            }
+        };
         match id {
-            ProbeId::User(other) => self.users.compare(user, *other),
-            ProbeId::Id(id) => self.users.compare_id(user, id),
+            ProbeId::User(other) if *other == user => Ordering::Equal,
+            ProbeId::User(other) => users.compare(user, *other),
+            ProbeId::Id(id) => users.compare_id(user, id),
         }
     }
 }
@@ -365,8 +384,7 @@ impl Index {
             return self.add_chunk(&path, if before_all { child } else { child + 1 }, place);
         }
         let chunk = &mut self.chunks[node.kids[child] as usize];
-        let not_after =
-            |user: UserKey| context.compare(context.place(user), &probe) != Ordering::Greater;
+        let not_after = |user: UserKey| context.compare(context.place(user), &probe) != Ordering::Greater;
         let slot = if not_after(chunk[count - 1]) { count } else { partition(&chunk[..count], not_after) };
         if count == CHUNK {
             if self.nodes[at].len() == FAN {
@@ -583,8 +601,9 @@ impl Index {
     /// The way to the chunk after a path's.
     fn next_chunk(&self, path: &Path) -> Option<Path> {
         let mut next = *path;
-        let turn =
-            (0..path.height).rev().find(|level| path.step(*level).1 + 1 < self.nodes[path.step(*level).0].len())?;
+        let turn = (0..path.height)
+            .rev()
+            .find(|level| path.step(*level).1 + 1 < self.nodes[path.step(*level).0].len())?;
         next.steps[turn].1 += 1;
         for level in turn + 1..path.height {
             let (node, child) = next.step(level - 1);

@@ -1,7 +1,7 @@
 //! Reading a tree: ranks, pages, neighbours, ranges.
 
-use crate::index::{Place, Probe, ProbeId, Walk};
-use crate::tree::place;
+use crate::index::{Context, Ids, Place, Probe, ProbeId, Walk};
+use crate::tree::{find, place};
 use crate::{Entry, RankTree, Ties, UserKey};
 
 /// A user with entry and rank: what a reader gets.
@@ -41,23 +41,29 @@ impl RankTree {
     /// A user's rank, from 1.
     #[inline]
     pub fn rank(&self, user: &str, ties: Ties) -> Option<u64> {
-        let (user, facts) = self.find(user)?;
-        Some(self.rank_of(place(user, facts), ties))
+        let users = self.users.read();
+        let (user, facts) = find(&users, &self.entries, user)?;
+        let context = Context { entries: &self.entries, users: Ids::Held(&users) };
+        Some(self.rank_of(context, place(user, facts), ties))
     }
 
     /// A user with entry, position and rank.
     pub fn standing(&self, user: &str, ties: Ties) -> Option<Standing> {
-        let (user, facts) = self.find(user)?;
+        let users = self.users.read();
+        let (user, facts) = find(&users, &self.entries, user)?;
+        let context = Context { entries: &self.entries, users: Ids::Held(&users) };
         let place = place(user, facts);
-        let position = self.index.position(self.context(), place);
-        let rank = if ties == Ties::First { position + 1 } else { self.rank_of(place, ties) };
+        let position = self.index.position(context, place);
+        let rank = if ties == Ties::First { position + 1 } else { self.rank_of(context, place, ties) };
         Some(Standing { user, entry: self.entry(facts), position, rank })
     }
 
     /// How many users stand before this one in the list.
     pub fn position(&self, user: &str) -> Option<u64> {
-        let (user, facts) = self.find(user)?;
-        Some(self.index.position(self.context(), place(user, facts)))
+        let users = self.users.read();
+        let (user, facts) = find(&users, &self.entries, user)?;
+        let context = Context { entries: &self.entries, users: Ids::Held(&users) };
+        Some(self.index.position(context, place(user, facts)))
     }
 
     /// The user at a position, from 0.
@@ -113,11 +119,8 @@ impl RankTree {
 
     /// The position where reading goes on after a mark.
     pub fn position_after(&self, mark: &Mark) -> u64 {
-        let probe = Probe {
-            key: self.order.key(mark.score),
-            time: mark.reached_at,
-            id: ProbeId::Id(&mark.user),
-        };
+        let probe =
+            Probe { key: self.order.key(mark.score), time: mark.reached_at, id: ProbeId::Id(&mark.user) };
         self.index.position_after(self.context(), &probe)
     }
 
@@ -133,13 +136,11 @@ impl RankTree {
 
     /// Users with this order key or a better one.
     pub(crate) fn not_worse(&self, key: i64) -> u64 {
-        key.checked_add(1)
-            .map_or(self.len(), |worse| self.index.users_better(self.context(), worse, None))
+        key.checked_add(1).map_or(self.len(), |worse| self.index.users_better(self.context(), worse, None))
     }
 
     #[inline]
-    fn rank_of(&self, place: Place, ties: Ties) -> u64 {
-        let context = self.context();
+    fn rank_of(&self, context: Context<'_>, place: Place, ties: Ties) -> u64 {
         1 + match ties {
             Ties::Shared => self.index.users_better(context, place.key, Some(place.user)),
             Ties::Dense => self.index.better(context, place.key, Some(place.user)).scores,
@@ -174,7 +175,7 @@ impl Iterator for Standings<'_> {
             (_, Some((key, rank))) if key == place.key => rank,
             (Ties::Shared, Some(_)) => position + 1,
             (Ties::Dense, Some((_, rank))) => rank + 1,
-            (ties, None) => self.tree.rank_of(place, ties),
+            (ties, None) => self.tree.rank_of(self.tree.context(), place, ties),
         };
         self.last = Some((place.key, rank));
         Some(self.tree.standing_at(place, position, rank))
@@ -201,7 +202,7 @@ impl Iterator for StandingsBack<'_> {
             (_, Some((key, rank))) if key == place.key => rank,
             (Ties::Dense, Some((_, rank))) => rank - 1,
             // Going back, a tie is met at its end: where it begins must be asked.
-            (ties, _) => self.tree.rank_of(place, ties),
+            (ties, _) => self.tree.rank_of(self.tree.context(), place, ties),
         };
         self.last = Some((place.key, rank));
         Some(self.tree.standing_at(place, position, rank))

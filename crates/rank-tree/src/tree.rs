@@ -8,8 +8,12 @@
 use std::sync::Arc;
 
 use crate::entries::{Entries, Facts};
-use crate::index::{Builder, Context, Index, Place};
+use crate::index::{Builder, Context, Ids, Index, Place};
+use crate::users::Table;
 use crate::{Error, Order, UserKey, Users};
+
+/// Room is never made for more users than this in advance, whatever a caller or a file promises.
+const USERS_MAX: usize = 500_000_000;
 
 /// A user's score and when it was reached.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -81,15 +85,31 @@ impl RankTree {
         rows: impl IntoIterator<Item = (S, Entry)>,
     ) -> Result<Self, Error> {
         let mut tree = RankTree::new(order, users);
-        let rows = rows.into_iter();
+        let mut rows = rows.into_iter();
         // The least the iterator promises; a wrong promise costs time, not correctness.
-        tree.users.reserve(tree.users.len() + rows.size_hint().0);
-        for (id, entry) in rows {
-            let user = tree.users.acquire(id.as_ref())?;
-            if tree.entries.set(user, tree.facts(entry)).is_some() {
-                tree.users.release(user);
+        tree.reserve(rows.size_hint().0 as u64);
+        loop {
+            // The iterator is the caller's code: it does not run under our lock.
+            let group: Vec<(S, Entry)> = rows.by_ref().take(1_024).collect();
+            if group.is_empty() {
+                break;
+            }
+            let mut users = tree.users.write();
+            for (id, entry) in group {
+                let user = match users.acquire(id.as_ref()) {
+                    Ok(user) => user,
+                    Err(error) => {
+                        // Dropping the tree gives its users back, which needs the lock.
+                        drop(users);
+                        return Err(error);
+                    }
+                };
+                if tree.entries.set(user, tree.facts(entry)).is_some() {
+                    users.release(user);
+                }
             }
         }
+        tree.entries.finish_load();
         tree.sort();
         Ok(tree)
     }
@@ -117,7 +137,8 @@ impl RankTree {
     /// A user's entry.
     #[inline]
     pub fn get(&self, user: &str) -> Option<Entry> {
-        let (_, facts) = self.find(user)?;
+        let users = self.users.read();
+        let (_, facts) = find(&users, &self.entries, user)?;
         Some(self.entry(facts))
     }
 
@@ -126,33 +147,54 @@ impl RankTree {
     /// # Errors
     /// If the id is empty or too long, or there are too many users; nothing was changed then.
     pub fn set(&mut self, user: &str, entry: Entry) -> Result<Option<Entry>, Error> {
-        let facts = self.facts(entry);
-        let (user, before) = match self.find(user) {
-            Some((user, before)) => (user, Some(before)),
-            None => (self.users.acquire(user)?, None),
+        self.update(user, |_| Some(entry))
+    }
+
+    /// Changes a user's entry by what it is: `change` gets the entry, `None` for a user who is not in the tree, and returns the new
+    /// one, `None` to remove the user. Returns the entry before. Cheaper than [`RankTree::get`] and then [`RankTree::set`].
+    ///
+    /// # Errors
+    /// If the user is new and the id is empty or too long, or there are too many users; nothing was changed then.
+    #[inline]
+    pub fn update(
+        &mut self,
+        user: &str,
+        change: impl FnOnce(Option<Entry>) -> Option<Entry>,
+    ) -> Result<Option<Entry>, Error> {
+        let users = self.users.read();
+        let Some((user, before)) = find(&users, &self.entries, user) else {
+            drop(users);
+            if let Some(entry) = change(None) {
+                self.add(user, entry)?;
+            }
+            return Ok(None);
         };
-        if before == Some(facts) {
-            return Ok(Some(entry));
+        let entry_before = self.entry(before);
+        let after = change(Some(entry_before)).map(|entry| self.facts(entry));
+        if after == Some(before) {
+            return Ok(Some(entry_before));
         }
-        if let Some(before) = before {
-            let context = Context { entries: &self.entries, users: &self.users };
-            self.index.remove(context, place(user, before));
+        let context = Context { entries: &self.entries, users: Ids::Held(&users) };
+        self.index.remove(context, place(user, before));
+        match after {
+            Some(after) => {
+                self.entries.set(user, after);
+                let context = Context { entries: &self.entries, users: Ids::Held(&users) };
+                self.index.insert(context, place(user, after));
+            }
+            None => {
+                drop(users);
+                self.entries.remove(user);
+                self.users.release(user);
+                self.give_back_if_empty();
+            }
         }
-        self.entries.set(user, facts);
-        let context = Context { entries: &self.entries, users: &self.users };
-        self.index.insert(context, place(user, facts));
-        Ok(before.map(|before| self.entry(before)))
+        Ok(Some(entry_before))
     }
 
     /// Removes a user and returns their entry.
     pub fn remove(&mut self, user: &str) -> Option<Entry> {
-        let (user, before) = self.find(user)?;
-        let context = Context { entries: &self.entries, users: &self.users };
-        self.index.remove(context, place(user, before));
-        self.entries.remove(user);
-        self.users.release(user);
-        self.give_back_if_empty();
-        Some(self.entry(before))
+        self.update(user, |_| None).expect("removing adds no user")
     }
 
     /// Applies many changes, as if one by one; faster, because the work is ordered by place in memory and its waits
@@ -192,14 +234,24 @@ impl RankTree {
         self.index.verify(self.context())
     }
 
+    /// What comparisons need, for work that takes long: the users' lock is taken when it is needed.
     pub(crate) fn context(&self) -> Context<'_> {
-        Context { entries: &self.entries, users: &self.users }
+        Context { entries: &self.entries, users: Ids::OnDemand(&self.users) }
     }
 
-    #[inline]
-    pub(crate) fn find(&self, user: &str) -> Option<(UserKey, Facts)> {
-        let user = self.users.find(user)?;
-        Some((user, self.entries.get(user)?))
+    /// Makes room before a load of about this many users.
+    pub(crate) fn reserve(&mut self, users: u64) {
+        self.users.reserve(self.users.len().saturating_add(users as usize).min(USERS_MAX));
+        self.entries.start_load(users);
+    }
+
+    fn add(&mut self, user: &str, entry: Entry) -> Result<(), Error> {
+        let user = self.users.acquire(user)?;
+        let facts = self.facts(entry);
+        self.entries.set(user, facts);
+        let context = Context { entries: &self.entries, users: Ids::OnDemand(&self.users) };
+        self.index.insert(context, place(user, facts));
+        Ok(())
     }
 
     #[inline]
@@ -214,27 +266,35 @@ impl RankTree {
 
     /// Finds every user of a batch, makes new ones known, and keeps the last change of each.
     fn resolve(&mut self, updates: &[Update<'_>]) -> Result<Vec<Change>, Error> {
+        let found: Vec<Option<UserKey>> = {
+            let users = self.users.read();
+            updates.iter().map(|update| users.find(update.user)).collect()
+        };
         let mut changes = Vec::with_capacity(updates.len());
-        let mut acquired = Vec::new();
-        for (number, update) in updates.iter().enumerate() {
+        let mut acquired: Vec<UserKey> = Vec::new();
+        let mut writing = None;
+        for (number, (update, found)) in updates.iter().zip(found).enumerate() {
             let after = update.entry.map(|entry| self.facts(entry));
-            let user = match (self.users.find(update.user), after) {
-                (Some(user), None) => user,
-                (None, None) => continue,
-                (Some(user), Some(_)) if self.entries.get(user).is_some() => user,
-                (_, Some(_)) => match self.users.acquire(update.user) {
-                    Ok(user) => {
-                        acquired.push(user);
-                        user
-                    }
-                    Err(error) => {
-                        acquired.into_iter().for_each(|user| self.users.release(user));
-                        return Err(error);
-                    }
+            let held = found.filter(|user| self.entries.get(*user).is_some());
+            let user = match (held, after) {
+                (Some(user), _) => user,
+                (None, Some(_)) => {
+                    let users = writing.get_or_insert_with(|| self.users.write());
+                    let user = users.acquire(update.user).inspect_err(|_| {
+                        acquired.iter().for_each(|user| users.release(*user));
+                    })?;
+                    acquired.push(user);
+                    user
+                }
+                // It may have been added earlier in this batch.
+                (None, None) => match writing.as_ref().and_then(|users| users.find(update.user)) {
+                    Some(user) => user,
+                    None => continue,
                 },
             };
             changes.push(Change { user, number: number as u32, before: None, after });
         }
+        drop(writing);
         changes.sort_unstable_by_key(|change| (change.user.0, change.number));
         changes.dedup_by(|later, kept| {
             let same = later.user == kept.user;
@@ -263,10 +323,12 @@ impl RankTree {
 
     fn make(&mut self, changes: &[Change]) {
         let by_place = |place: &Place| (place.key, place.time);
-        let mut out: Vec<Place> =
-            changes.iter().filter_map(|change| change.before.map(|facts| place(change.user, facts))).collect();
+        let mut out: Vec<Place> = changes
+            .iter()
+            .filter_map(|change| change.before.map(|facts| place(change.user, facts)))
+            .collect();
         out.sort_unstable_by_key(by_place);
-        let context = Context { entries: &self.entries, users: &self.users };
+        let context = Context { entries: &self.entries, users: Ids::OnDemand(&self.users) };
         for place in out {
             self.index.remove(context, place);
         }
@@ -274,7 +336,7 @@ impl RankTree {
         let mut into: Vec<Place> =
             changes.iter().filter_map(|change| change.after.map(|facts| place(change.user, facts))).collect();
         into.sort_unstable_by_key(by_place);
-        let context = Context { entries: &self.entries, users: &self.users };
+        let context = Context { entries: &self.entries, users: Ids::OnDemand(&self.users) };
         for place in into {
             self.index.insert(context, place);
         }
@@ -350,6 +412,12 @@ struct Change {
     number: u32,
     before: Option<Facts>,
     after: Option<Facts>,
+}
+
+#[inline]
+pub(crate) fn find(users: &Table, entries: &Entries, user: &str) -> Option<(UserKey, Facts)> {
+    let user = users.find(user)?;
+    Some((user, entries.get(user)?))
 }
 
 #[inline]

@@ -1,13 +1,17 @@
 //! The users of any number of trees: each id is kept once, in few bytes, however many boards it is on.
 //!
-//! [`Users`] maps an id to a [`UserKey`] of four bytes and back, and counts uses. A tree takes one use of
-//! each user it holds; the last use given back gives back the memory. It is shared by reference and safe to
-//! call from any thread: the users are spread over segments by hash, each behind its own lock, and no
-//! method holds two locks at once.
+//! [`Users`] maps an id to a [`UserKey`] of four bytes and back, and counts uses. A tree takes one use of each user it holds; the
+//! last use given back gives back the memory. It is shared by reference and safe to call from any thread: one lock is around it
+//! all, taken for reading but when a user is new or leaves.
+//!
+//! Why one lock, taken once for a whole question and not around each step: giving a lock back is an atomic write, and the processor
+//! starts no load behind it before the loads in front of it are done. A lock around each look-up of an id made a rank of
+//! 25 M users take twice as long. Inside, users are spread over segments by hash, so that a table that has to grow is a small one.
 //!
 //! Ids come from outside, so the hash is seeded at random: nobody can prepare ids that collide.
 
 mod codec;
+mod ids;
 mod segment;
 
 use std::cmp::Ordering;
@@ -52,41 +56,20 @@ impl UserKey {
 /// assert_eq!(users.find("maru"), None);
 /// # Ok::<(), rank_tree::Error>(())
 /// ```
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Users {
-    segments: Box<[RwLock<Segment>]>,
-    prefixes: Prefixes,
-    state: HashState,
-}
-
-impl Default for Users {
-    fn default() -> Self {
-        Users::new()
-    }
+    table: RwLock<Table>,
 }
 
 impl Users {
     /// No users yet.
     pub fn new() -> Self {
-        Users {
-            segments: (0..SEGMENTS).map(|_| RwLock::default()).collect(),
-            prefixes: Prefixes::new(),
-            state: HashState::default(),
-        }
+        Users::default()
     }
 
     /// The user with this id, if any tree holds it.
-    #[inline]
     pub fn find(&self, id: &str) -> Option<UserKey> {
-        if id.len() > ID_BYTES_MAX {
-            return None;
-        }
-        let mut buffer = BUFFER;
-        let encoded = self.prefixes.encode_to_find(id.as_bytes(), &mut buffer)?;
-        let hash = hash_of(&self.state, encoded);
-        let segment = segment_of(hash);
-        let local = self.read(segment).find(hash, encoded)?;
-        Some(UserKey::at(segment, local))
+        self.read().find(id)
     }
 
     /// Takes a use of the user with this id, who is made known if new.
@@ -94,43 +77,18 @@ impl Users {
     /// # Errors
     /// [`Error::IdLength`] if the id is empty or too long, [`Error::Full`] if there are too many users.
     pub fn acquire(&self, id: &str) -> Result<UserKey, Error> {
-        if id.is_empty() || id.len() > ID_BYTES_MAX {
-            return Err(Error::IdLength { bytes: id.len() });
-        }
-        let mut buffer = BUFFER;
-        let encoded = self.prefixes.encode_to_store(id.as_bytes(), &mut buffer);
-        let hash = hash_of(&self.state, encoded);
-        let segment = segment_of(hash);
-        let local = self.write(segment).acquire(&self.state, hash, encoded).ok_or(Error::Full)?;
-        Ok(UserKey::at(segment, local))
+        self.write().acquire(id)
     }
 
     /// Takes one more use of a user that has one.
     pub fn retain(&self, user: UserKey) {
         let (segment, local) = user.place();
-        self.write(segment).add_use(local);
+        self.write().segments[segment].add_use(local);
     }
 
     /// Gives back one use. After the last one the key may come to name another user.
     pub fn release(&self, user: UserKey) {
-        let (segment, local) = user.place();
-        self.write(segment).release(&self.state, local);
-    }
-
-    /// Gives back one use of each of these users. Fast when neighbours in memory come one after the other, as a tree's
-    /// entries do.
-    pub(crate) fn release_all(&self, users: impl Iterator<Item = UserKey>) {
-        let mut held: Option<(usize, RwLockWriteGuard<'_, Segment>)> = None;
-        for user in users {
-            let (segment, local) = user.place();
-            if held.as_ref().is_none_or(|(number, _)| *number != segment) {
-                drop(held.take());
-                held = Some((segment, self.write(segment)));
-            }
-            if let Some((_, guard)) = &mut held {
-                guard.release(&self.state, local);
-            }
-        }
+        self.write().release(user);
     }
 
     /// The id of a user in use.
@@ -141,77 +99,144 @@ impl Users {
     /// Calls `read` with the id of a user in use, without allocating.
     #[inline]
     pub fn with_id<R>(&self, user: UserKey, read: impl FnOnce(&str) -> R) -> Option<R> {
-        let mut encoded = BUFFER;
-        let mut decoded = BUFFER;
-        let length = self.copy_encoded(user, &mut encoded)?;
-        let id = self.prefixes.decode(&encoded[..length], &mut decoded);
-        Some(read(str::from_utf8(id).expect("an id decodes to the string it was made from")))
+        let mut buffer = BUFFER;
+        // `read` runs without the lock: it may well ask for another user.
+        let length = self.read().id(user, &mut buffer)?.len();
+        Some(read(text(&buffer[..length])))
     }
 
     /// How many users have at least one use.
     pub fn len(&self) -> usize {
-        (0..SEGMENTS).map(|segment| self.read(segment).count()).sum()
+        self.read().segments.iter().map(Segment::count).sum()
     }
 
     /// Whether there are no users.
     pub fn is_empty(&self) -> bool {
-        (0..SEGMENTS).all(|segment| self.read(segment).count() == 0)
+        self.len() == 0
     }
 
     /// Makes room for this many users in all, so that a load does not grow the tables step by step.
     pub fn reserve(&self, users: usize) {
-        // Hashes spread users evenly, but not exactly: six standard deviations above the mean are ample.
+        // Hashes spread users evenly, but not exactly: four standard deviations above the mean are ample.
         let mean = users as f64 / SEGMENTS as f64;
-        let each = (mean + 6.0 * mean.sqrt()) as usize;
+        let each = (mean + 4.0 * mean.sqrt()) as usize;
         if each < 64 {
             return;
         }
-        for segment in 0..SEGMENTS {
-            self.write(segment).reserve(&self.state, each);
+        let table = &mut *self.write();
+        for segment in &mut table.segments {
+            segment.reserve(&table.state, each);
+        }
+    }
+
+    /// Gives back one use of each of these users, letting others in between now and then.
+    pub(crate) fn release_all(&self, mut users: impl Iterator<Item = UserKey>) {
+        const AT_ONCE: usize = 4_096;
+        loop {
+            let mut table = self.write();
+            for _ in 0..AT_ONCE {
+                match users.next() {
+                    Some(user) => table.release(user),
+                    None => return,
+                }
+            }
         }
     }
 
     /// Heap bytes of the ids and of the hash table that finds them.
     pub(crate) fn memory(&self) -> (usize, usize) {
-        let fixed = SEGMENTS * size_of::<RwLock<Segment>>();
-        (0..SEGMENTS).fold((fixed, 0), |(ids, table), segment| {
-            let (more_ids, more_table) = self.read(segment).memory();
+        let fixed = SEGMENTS * size_of::<Segment>();
+        self.read().segments.iter().fold((fixed, 0), |(ids, table), segment| {
+            let (more_ids, more_table) = segment.memory();
             (ids + more_ids, table + more_table)
         })
     }
 
+    // A panic cannot leave the table half-changed in a way that is worse than stopping all boards, so poisoning is passed over.
+    #[inline]
+    pub(crate) fn read(&self) -> RwLockReadGuard<'_, Table> {
+        self.table.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn write(&self) -> RwLockWriteGuard<'_, Table> {
+        self.table.write().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// What is behind the lock of [`Users`].
+#[derive(Debug)]
+pub(crate) struct Table {
+    segments: Box<[Segment]>,
+    prefixes: Prefixes,
+    state: HashState,
+}
+
+impl Default for Table {
+    fn default() -> Self {
+        let segments = (0..SEGMENTS).map(|_| Segment::default()).collect();
+        Table { segments, prefixes: Prefixes::new(), state: HashState::default() }
+    }
+}
+
+impl Table {
+    #[inline]
+    pub(crate) fn find(&self, id: &str) -> Option<UserKey> {
+        if id.len() > ID_BYTES_MAX {
+            return None;
+        }
+        let mut buffer = BUFFER;
+        let encoded = self.prefixes.encode_to_find(id.as_bytes(), &mut buffer)?;
+        let hash = hash_of(&self.state, encoded);
+        let segment = segment_of(hash);
+        let local = self.segments[segment].find(hash, encoded)?;
+        Some(UserKey::at(segment, local))
+    }
+
+    pub(crate) fn acquire(&mut self, id: &str) -> Result<UserKey, Error> {
+        if id.is_empty() || id.len() > ID_BYTES_MAX {
+            return Err(Error::IdLength { bytes: id.len() });
+        }
+        let mut buffer = BUFFER;
+        let encoded = self.prefixes.encode_to_store(id.as_bytes(), &mut buffer);
+        let hash = hash_of(&self.state, encoded);
+        let segment = segment_of(hash);
+        let local = self.segments[segment].acquire(&self.state, hash, encoded).ok_or(Error::Full)?;
+        Ok(UserKey::at(segment, local))
+    }
+
+    pub(crate) fn release(&mut self, user: UserKey) {
+        let (segment, local) = user.place();
+        self.segments[segment].release(&self.state, local);
+    }
+
+    /// The id of a user in use, written into the buffer.
+    #[inline]
+    pub(crate) fn id<'b>(&self, user: UserKey, buffer: &'b mut codec::Buffer) -> Option<&'b str> {
+        let (segment, local) = user.place();
+        let encoded = self.segments[segment].encoded(local)?;
+        Some(text(self.prefixes.decode(encoded, buffer)))
+    }
+
     /// Compares the ids of two users in use, bytewise.
     pub(crate) fn compare(&self, a: UserKey, b: UserKey) -> Ordering {
-        if a == b {
-            return Ordering::Equal;
-        }
-        self.with_id(a, |a| self.compare_id(b, a).reverse()).expect("a tree's users are in use")
+        let mut buffer = BUFFER;
+        let b = self.id(b, &mut buffer).expect("a tree's users are in use");
+        self.compare_id(a, b)
     }
 
     /// Compares the id of a user in use with an id, bytewise.
     pub(crate) fn compare_id(&self, user: UserKey, id: &str) -> Ordering {
-        self.with_id(user, |user| user.cmp(id)).expect("a tree's users are in use")
+        self.id(user, &mut BUFFER.clone()).expect("a tree's users are in use").cmp(id)
     }
+}
 
-    fn copy_encoded(&self, user: UserKey, buffer: &mut codec::Buffer) -> Option<usize> {
-        let (segment, local) = user.place();
-        let segment = self.read(segment);
-        let encoded = segment.encoded(local)?;
-        buffer[..encoded.len()].copy_from_slice(encoded);
-        Some(encoded.len())
-    }
+/// A buffer for [`Table::id`].
+pub(crate) fn buffer() -> codec::Buffer {
+    BUFFER
+}
 
-    // A panic cannot leave a segment half-changed in a way that matters more than stopping all boards, so
-    // poisoning is passed over.
-    #[inline]
-    fn read(&self, segment: usize) -> RwLockReadGuard<'_, Segment> {
-        self.segments[segment].read().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    #[inline]
-    fn write(&self, segment: usize) -> RwLockWriteGuard<'_, Segment> {
-        self.segments[segment].write().unwrap_or_else(PoisonError::into_inner)
-    }
+fn text(id: &[u8]) -> &str {
+    str::from_utf8(id).expect("an id decodes to the string it was made from")
 }
 
 #[inline]

@@ -141,11 +141,8 @@ fn run(order: Order, steps: Vec<Step>) {
             }
             Step::Batch(changes) => {
                 let ids: Vec<String> = changes.iter().map(|change| id(change.0)).collect();
-                let updates: Vec<Update<'_>> = ids
-                    .iter()
-                    .zip(&changes)
-                    .map(|(user, change)| Update { user, entry: change.1 })
-                    .collect();
+                let updates: Vec<Update<'_>> =
+                    ids.iter().zip(&changes).map(|(user, change)| Update { user, entry: change.1 }).collect();
                 tree.apply(&updates).unwrap();
                 for update in updates {
                     model.set(update.user, update.entry);
@@ -207,13 +204,15 @@ fn check_all(tree: &RankTree, model: &Model) {
         }
     }
     for (position, (user, _)) in model.rows.iter().enumerate() {
-        let percent = (length - (model.rank(position, Ties::Shared) as usize - 1)) as f64 / length as f64 * 100.0;
+        let percent =
+            (length - (model.rank(position, Ties::Shared) as usize - 1)) as f64 / length as f64 * 100.0;
         assert_eq!(tree.percentile(user), Some(percent));
     }
     assert_eq!(tree.rank("nobody", Ties::Shared), None);
     let probes = [i64::MIN, -5, 0, 1, 2, 3, 19, i64::MAX];
     for score in probes {
-        let count = |test: &dyn Fn(i64) -> bool| model.rows.iter().filter(|row| test(row.1.score)).count() as u64;
+        let count =
+            |test: &dyn Fn(i64) -> bool| model.rows.iter().filter(|row| test(row.1.score)).count() as u64;
         assert_eq!(tree.better_than(score), count(&|other| model.better(other, score)));
         assert_eq!(tree.equal_to(score), count(&|other| other == score));
         for max in probes {
@@ -313,6 +312,10 @@ fn a_range_is_read_without_gap_or_repeat_while_entries_change() {
     assert!(round > 10);
     for n in steady {
         let times = read.iter().filter(|user| **user == id(n)).count();
-        assert_eq!(times, usize::from((5..=33).contains(&entry(n).score)), "user {n} was shown {times} times");
+        assert_eq!(
+            times,
+            usize::from((5..=33).contains(&entry(n).score)),
+            "user {n} was shown {times} times"
+        );
     }
 }

@@ -18,12 +18,20 @@ impl Index {
         let chunks = self.chunks.len() - self.free_chunks.len();
         let (used_nodes, used_chunks) = self.used(self.root as usize, 1);
         if (nodes, chunks) != (used_nodes, used_chunks) {
-            return Err(format!("{nodes} nodes and {chunks} chunks, but {used_nodes} and {used_chunks} in use"));
+            return Err(format!(
+                "{nodes} nodes and {chunks} chunks, but {used_nodes} and {used_chunks} in use"
+            ));
         }
         Ok(())
     }
 
-    fn verify_node(&self, context: Context<'_>, at: usize, level: usize, seen: &mut Seen) -> Result<(), String> {
+    fn verify_node(
+        &self,
+        context: Context<'_>,
+        at: usize,
+        level: usize,
+        seen: &mut Seen,
+    ) -> Result<(), String> {
         let node = &self.nodes[at];
         if node.len() == 0 && level > 1 {
             return Err(format!("node {at} below the root is empty"));

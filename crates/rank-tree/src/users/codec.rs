@@ -20,8 +20,6 @@
 //!
 //! Encoded bytes do not keep the order of ids: comparing two ids means decoding them.
 
-use std::sync::{Mutex, OnceLock, PoisonError};
-
 /// The longest user id, in bytes. An encoded id is at most one byte longer.
 pub(crate) const ID_BYTES_MAX: usize = 254;
 
@@ -42,92 +40,48 @@ const PREFIXES_MAX: usize = (256 - TAG_PREFIXED as usize) / 4;
 const PREFIX_BYTES_MAX: usize = 16;
 const DIGITS_MIN: usize = 8;
 
-/// The prefixes learned so far. Place 0 is the empty prefix. Reading takes no lock.
+/// The prefixes learned so far. Place 0 is the empty prefix.
 #[derive(Debug)]
 pub(crate) struct Prefixes {
-    places: [OnceLock<Box<[u8]>>; PREFIXES_MAX],
-    learning: Mutex<()>,
+    places: Vec<Box<[u8]>>,
 }
 
 impl Prefixes {
     pub(crate) fn new() -> Self {
-        let places = [const { OnceLock::new() }; PREFIXES_MAX];
-        places[0].get_or_init(|| Box::from([].as_slice()));
-        Prefixes { places, learning: Mutex::new(()) }
-    }
-
-    /// The place of a known prefix; `Err(full)` says whether it could still be learned.
-    fn find(&self, prefix: &[u8]) -> Result<u8, bool> {
-        for (place, known) in self.places.iter().enumerate() {
-            match known.get() {
-                Some(known) if **known == *prefix => return Ok(place as u8),
-                Some(_) => {}
-                None => return Err(false),
-            }
-        }
-        Err(true)
-    }
-
-    fn learn(&self, prefix: &[u8]) -> Option<u8> {
-        let _one_at_a_time = self.learning.lock().unwrap_or_else(PoisonError::into_inner);
-        match self.find(prefix) {
-            Ok(place) => Some(place),
-            Err(true) => None,
-            Err(false) => {
-                let free = self.places.iter().position(|place| place.get().is_none())?;
-                self.places[free].get_or_init(|| Box::from(prefix));
-                Some(free as u8)
-            }
-        }
+        Prefixes { places: vec![Box::default()] }
     }
 
     /// Encodes an id that is being stored; learns its prefix. `id` is at most [`ID_BYTES_MAX`] long.
-    #[inline]
-    pub(crate) fn encode_to_store<'b>(&self, id: &[u8], buffer: &'b mut Buffer) -> &'b [u8] {
-        self.encode(id, buffer, true).expect("storing learns the prefix or finds no place left for it")
+    pub(crate) fn encode_to_store<'b>(&mut self, id: &[u8], buffer: &'b mut Buffer) -> &'b [u8] {
+        if self.places.len() < PREFIXES_MAX
+            && encode_uuid(id, buffer).is_none()
+            && let Some((prefix_length, _)) = split_prefix(id)
+            && self.find(&id[..prefix_length]).is_none()
+        {
+            self.places.push(Box::from(&id[..prefix_length]));
+        }
+        self.encode_to_find(id, buffer).expect("the prefix is known, or no place is left for it")
     }
 
     /// Encodes an id that is being looked up; `None` if no stored id can have this form.
     #[inline]
     pub(crate) fn encode_to_find<'b>(&self, id: &[u8], buffer: &'b mut Buffer) -> Option<&'b [u8]> {
-        self.encode(id, buffer, false)
-    }
-
-    fn encode<'b>(&self, id: &[u8], buffer: &'b mut Buffer, store: bool) -> Option<&'b [u8]> {
         debug_assert!(id.len() <= ID_BYTES_MAX);
-        if let Some(length) = encode_uuid(id, buffer) {
-            return Some(&buffer[..length]);
-        }
-        if let Some((prefix_length, upper)) = split_prefix(id) {
-            let (prefix, digits) = id.split_at(prefix_length);
-            let place = match self.find(prefix) {
-                Ok(place) => Some(place),
-                Err(false) if store => self.learn(prefix),
-                Err(false) => return None,
-                Err(true) => None,
-            };
-            if let Some(place) = place {
-                let odd = (digits.len() % 2) as u8 * VARIANT_ODD;
-                buffer[0] = TAG_PREFIXED + 4 * place + odd + if upper { VARIANT_UPPER } else { 0 };
-                let pairs = digits.chunks_exact(2);
-                let mut length = 1;
-                if let [last] = pairs.remainder() {
-                    buffer[1 + digits.len() / 2] = digit_value(*last);
-                    length += 1;
+        let length = match encode_uuid(id, buffer) {
+            Some(length) => length,
+            None => match split_prefix(id) {
+                Some((prefix_length, upper)) => {
+                    let (prefix, digits) = id.split_at(prefix_length);
+                    match self.find(prefix) {
+                        Some(place) => encode_prefixed(place, digits, upper, buffer),
+                        None if self.places.len() < PREFIXES_MAX => return None,
+                        None => encode_plain(id, buffer),
+                    }
                 }
-                length += digits.len() / 2;
-                for (byte, pair) in buffer[1..].iter_mut().zip(pairs) {
-                    *byte = digit_value(pair[0]) << 4 | digit_value(pair[1]);
-                }
-                return Some(&buffer[..length]);
-            }
-        }
-        if let Some(length) = encode_six_bit(id, buffer) {
-            return Some(&buffer[..length]);
-        }
-        buffer[0] = TAG_RAW;
-        buffer[1..=id.len()].copy_from_slice(id);
-        Some(&buffer[..=id.len()])
+                None => encode_plain(id, buffer),
+            },
+        };
+        Some(&buffer[..length])
     }
 
     /// The id behind encoded bytes that this `Prefixes` made.
@@ -153,7 +107,7 @@ impl Prefixes {
             }
             TAG_PREFIXED.. => {
                 let place = usize::from((tag - TAG_PREFIXED) / 4);
-                let prefix = self.places[place].get().expect("a stored id's prefix is never forgotten");
+                let prefix = &self.places[place];
                 let symbols =
                     if (tag - TAG_PREFIXED) & VARIANT_UPPER != 0 { UPPER_DIGITS } else { LOWER_DIGITS };
                 let odd = (tag - TAG_PREFIXED) & VARIANT_ODD != 0;
@@ -192,6 +146,11 @@ impl Prefixes {
             }
         };
         &buffer[..length]
+    }
+
+    #[inline]
+    fn find(&self, prefix: &[u8]) -> Option<u8> {
+        self.places.iter().position(|known| **known == *prefix).map(|place| place as u8)
     }
 }
 
@@ -287,6 +246,31 @@ fn encode_uuid(id: &[u8], buffer: &mut Buffer) -> Option<usize> {
 }
 
 #[inline]
+fn encode_prefixed(place: u8, digits: &[u8], upper: bool, buffer: &mut Buffer) -> usize {
+    let odd = (digits.len() % 2) as u8 * VARIANT_ODD;
+    buffer[0] = TAG_PREFIXED + 4 * place + odd + if upper { VARIANT_UPPER } else { 0 };
+    let pairs = digits.chunks_exact(2);
+    let mut length = 1 + digits.len() / 2;
+    if let [last] = pairs.remainder() {
+        buffer[length] = digit_value(*last);
+        length += 1;
+    }
+    for (byte, pair) in buffer[1..].iter_mut().zip(pairs) {
+        *byte = digit_value(pair[0]) << 4 | digit_value(pair[1]);
+    }
+    length
+}
+
+/// Six bits a character where that is possible, the bytes as they are elsewhere.
+fn encode_plain(id: &[u8], buffer: &mut Buffer) -> usize {
+    encode_six_bit(id, buffer).unwrap_or_else(|| {
+        buffer[0] = TAG_RAW;
+        buffer[1..=id.len()].copy_from_slice(id);
+        id.len() + 1
+    })
+}
+
+#[inline]
 fn encode_six_bit(id: &[u8], buffer: &mut Buffer) -> Option<usize> {
     if id.iter().any(|symbol| SIX_BIT_VALUES[usize::from(*symbol)] == NO_SYMBOL) {
         return None;
@@ -310,7 +294,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn round_trip(prefixes: &Prefixes, id: &str) -> usize {
+    fn round_trip(prefixes: &mut Prefixes, id: &str) -> usize {
         let (mut stored, mut found, mut decoded) = (BUFFER, BUFFER, BUFFER);
         // Stale bytes in a buffer must not leak into the encoding.
         found.fill(0xAA);
@@ -323,18 +307,18 @@ mod tests {
 
     #[test]
     fn ids_of_common_shapes_shrink() {
-        let prefixes = Prefixes::new();
-        assert_eq!(round_trip(&prefixes, "user-0000000000000012345"), 11);
-        assert_eq!(round_trip(&prefixes, "550e8400-e29b-41d4-a716-446655440000"), 17);
-        assert_eq!(round_trip(&prefixes, "76561197960287930"), 10);
-        assert_eq!(round_trip(&prefixes, "8F3A29C01BD4E677"), 9);
-        assert_eq!(round_trip(&prefixes, "kX3mZ9QwErTyUiOpAsDfGhJkLzXc"), 22);
-        assert_eq!(round_trip(&prefixes, "마루"), 7);
+        let mut prefixes = Prefixes::new();
+        assert_eq!(round_trip(&mut prefixes, "user-0000000000000012345"), 11);
+        assert_eq!(round_trip(&mut prefixes, "550e8400-e29b-41d4-a716-446655440000"), 17);
+        assert_eq!(round_trip(&mut prefixes, "76561197960287930"), 10);
+        assert_eq!(round_trip(&mut prefixes, "8F3A29C01BD4E677"), 9);
+        assert_eq!(round_trip(&mut prefixes, "kX3mZ9QwErTyUiOpAsDfGhJkLzXc"), 22);
+        assert_eq!(round_trip(&mut prefixes, "마루"), 7);
     }
 
     #[test]
     fn ids_that_look_like_a_shape_but_are_not_survive() {
-        let prefixes = Prefixes::new();
+        let mut prefixes = Prefixes::new();
         for id in [
             "550E8400-e29b-41d4-a716-446655440000",
             "550e8400xe29b-41d4-a716-446655440000",
@@ -349,25 +333,25 @@ mod tests {
             "ABCDEF01",
             "user@",
         ] {
-            round_trip(&prefixes, id);
+            round_trip(&mut prefixes, id);
         }
-        round_trip(&prefixes, &"é".repeat(ID_BYTES_MAX / 2));
-        round_trip(&prefixes, &"7".repeat(ID_BYTES_MAX));
-        round_trip(&prefixes, &"z".repeat(ID_BYTES_MAX));
+        round_trip(&mut prefixes, &"é".repeat(ID_BYTES_MAX / 2));
+        round_trip(&mut prefixes, &"7".repeat(ID_BYTES_MAX));
+        round_trip(&mut prefixes, &"z".repeat(ID_BYTES_MAX));
     }
 
     #[test]
     fn a_lookup_does_not_learn_and_an_unknown_prefix_finds_nothing() {
-        let prefixes = Prefixes::new();
+        let mut prefixes = Prefixes::new();
         let mut buffer = BUFFER;
         assert!(prefixes.encode_to_find(b"guest-12345678", &mut buffer).is_none());
-        round_trip(&prefixes, "guest-12345678");
+        round_trip(&mut prefixes, "guest-12345678");
         assert!(prefixes.encode_to_find(b"guest-87654321", &mut buffer).is_some());
     }
 
     #[test]
     fn ids_stay_findable_when_all_prefix_places_are_taken() {
-        let prefixes = Prefixes::new();
+        let mut prefixes = Prefixes::new();
         let ids: Vec<String> = (0..3 * PREFIXES_MAX).map(|n| format!("p{n}-00112233")).collect();
         let stored: Vec<Vec<u8>> = ids
             .iter()
@@ -376,7 +360,7 @@ mod tests {
         let mut buffer = BUFFER;
         for (id, stored) in ids.iter().zip(&stored) {
             assert_eq!(prefixes.encode_to_find(id.as_bytes(), &mut buffer), Some(stored.as_slice()));
-            round_trip(&prefixes, id);
+            round_trip(&mut prefixes, id);
         }
         assert_eq!(stored[0].len(), 5);
         assert_eq!(stored[ids.len() - 1].len(), 11, "six bits a character once the places are taken");
@@ -385,20 +369,20 @@ mod tests {
     proptest! {
         #[test]
         fn any_id_comes_back(id in "[ -~가-힣]{0,60}") {
-            round_trip(&Prefixes::new(), &id);
+            round_trip(&mut Prefixes::new(), &id);
         }
 
         #[test]
         fn any_id_of_few_symbols_comes_back(id in "[0-9a-fA-F_:-]{0,40}") {
-            round_trip(&Prefixes::new(), &id);
+            round_trip(&mut Prefixes::new(), &id);
         }
 
         #[test]
         fn different_ids_encode_differently(a in "[0a_-]{0,12}", b in "[0a_-]{0,12}") {
-            let prefixes = Prefixes::new();
+            let mut prefixes = Prefixes::new();
             let (mut first, mut second) = (BUFFER, BUFFER);
-            let first = prefixes.encode_to_store(a.as_bytes(), &mut first);
-            let second = prefixes.encode_to_store(b.as_bytes(), &mut second);
+            let first = prefixes.encode_to_store(a.as_bytes(), &mut first).to_vec();
+            let second = prefixes.encode_to_store(b.as_bytes(), &mut second).to_vec();
             prop_assert_eq!(first == second, a == b);
         }
     }

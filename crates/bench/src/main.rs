@@ -1,0 +1,36 @@
+//! `standings-bench`: workloads, and the rivals they are measured beside, in the same run on the same machine.
+//!
+//! Every bench prints the same table (or, with `--json`, the same lines): ours, the rival, and the ratio, above 1 where we are
+//! better. Rivals are started by the bench on a free loopback port in a temporary folder and are gone when it ends, also when it
+//! is interrupted.
+
+mod data;
+mod huge_pages;
+mod rank_tree;
+mod report;
+mod rival;
+
+use clap::{Parser, Subcommand};
+
+#[derive(Debug, Parser)]
+#[command(about = "Measures Standings beside its rivals", version)]
+struct Arguments {
+    #[command(subcommand)]
+    bench: Bench,
+}
+
+#[derive(Debug, Subcommand)]
+enum Bench {
+    /// The rank tree in process, beside redis-server timed from inside by a Lua loop.
+    ///
+    /// Example: standings-bench rank-tree --users 25000000
+    RankTree(rank_tree::Arguments),
+}
+
+fn main() -> anyhow::Result<()> {
+    let arguments = Arguments::parse();
+    rival::stop_on_interrupt()?;
+    match arguments.bench {
+        Bench::RankTree(arguments) => rank_tree::run(&arguments),
+    }
+}
