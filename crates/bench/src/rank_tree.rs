@@ -73,12 +73,12 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     }
     anyhow::ensure!(arguments.users > 1_000, "--users must be more than 1000");
     let mut report = Report::new(arguments.json);
+    let base = resident_bytes("self")?;
     let small = SMALL_USERS.min(arguments.users);
     let ours_small = measure_small(arguments, small, Scores::Skewed)?;
     let ours_distinct_small = measure_small(arguments, small, Scores::Distinct)?;
     let redis_small = if arguments.no_rival { None } else { Some(redis_times(arguments, small)?.0) };
 
-    let base = resident_bytes("self")?;
     let mut tree = load(arguments, arguments.users, Scores::Skewed)?;
     let ours = measure(arguments, &mut tree, arguments.users);
     churn(arguments, &mut tree);

@@ -14,7 +14,7 @@ pub struct Bucket {
 impl RankTree {
     /// Users with a strictly better score than this one.
     pub fn better_than(&self, score: i64) -> u64 {
-        self.index.users_better(self.context(), self.order.key(score), None)
+        self.index.better::<false>(self.context(), self.order.key(score), None).users
     }
 
     /// Users with exactly this score.

@@ -2,7 +2,7 @@
 //!
 //! A map from [`UserKey`] to 16 bytes of facts, kept in about ten:
 //! - A tree of fewer than [`SMALL_MAX`] users is a hash map; most boards are small.
-//! - A larger one is pages of 1,024 neighbouring users, found by two array look-ups.
+//! - A larger one is pages of 4,096 neighbouring users.
 //!   A page with few users (a board that only part of the game's users play) is a short sorted list. A page with
 //!   many is an array of ten bytes a user: the key in four, the time in six as its distance from the first time the
 //!   tree saw. Where a key or a time does not fit, that page alone becomes an array of sixteen bytes a user.
@@ -11,13 +11,13 @@
 
 use foldhash::{HashMap, HashMapExt};
 
-use crate::users::{SEGMENTS, UserKey};
+use crate::users::UserKey;
 
 /// Above this many users a tree uses pages; it goes back below a quarter of it.
 const SMALL_MAX: usize = 16_384;
-const PAGE: usize = 1_024;
+const PAGE: usize = 4_096;
 /// Above this many users a page is an array; it goes back below a quarter of it.
-const FEW_MAX: usize = 256;
+const FEW_MAX: usize = 512;
 /// The offset of 48 bits that stands for "no such user here".
 const ABSENT: i64 = -(1 << 47);
 
@@ -41,8 +41,7 @@ pub(crate) struct Entries {
 #[derive(Debug)]
 enum Form {
     Small(HashMap<UserKey, Facts>),
-    /// By segment, then by page.
-    Large(Box<[Vec<Page>]>),
+    Large(Vec<Page>),
 }
 
 #[derive(Debug)]
@@ -117,18 +116,17 @@ impl Entries {
     pub(crate) fn finish_load(&mut self) {
         self.loading = false;
         let origin = self.origin.unwrap_or(0);
-        if let Form::Large(segments) = &mut self.form {
-            segments.iter_mut().flatten().for_each(|page| page.shrink(origin));
+        if let Form::Large(pages) = &mut self.form {
+            pages.iter_mut().for_each(|page| page.shrink(origin));
         }
     }
 
     #[inline]
     pub(crate) fn get(&self, user: UserKey) -> Option<Facts> {
         match &self.form {
-            Form::Large(segments) => {
-                let (segment, local) = user.place();
-                let page = segments[segment].get(local as usize / PAGE)?;
-                page.get(local as usize % PAGE, self.origin.unwrap_or(0))
+            Form::Large(pages) => {
+                let (page, place) = page_of(user);
+                pages.get(page)?.get(place, self.origin.unwrap_or(0))
             }
             Form::Small(map) => map.get(&user).copied(),
         }
@@ -144,16 +142,13 @@ impl Entries {
         let origin = *self.origin.get_or_insert(facts.time);
         let before = match &mut self.form {
             Form::Small(map) => map.insert(user, facts),
-            Form::Large(segments) => {
-                let (segment, local) = user.place();
-                let pages = &mut segments[segment];
-                let page = local as usize / PAGE;
+            Form::Large(pages) => {
+                let (page, place) = page_of(user);
                 if page >= pages.len() {
-                    pages.reserve_exact(page + 1 - pages.len());
                     let empty = if self.loading { Page::empty_array } else { Page::empty };
                     pages.resize_with(page + 1, empty);
                 }
-                pages[page].set(local as usize % PAGE, facts, origin)
+                pages[page].set(place, facts, origin)
             }
         };
         if before.is_none() {
@@ -169,12 +164,9 @@ impl Entries {
         let origin = self.origin.unwrap_or(0);
         let before = match &mut self.form {
             Form::Small(map) => map.remove(&user),
-            Form::Large(segments) => {
-                let (segment, local) = user.place();
-                let pages = &mut segments[segment];
-                let before = pages
-                    .get_mut(local as usize / PAGE)
-                    .and_then(|page| page.remove(local as usize % PAGE, origin));
+            Form::Large(pages) => {
+                let (page, place) = page_of(user);
+                let before = pages.get_mut(page).and_then(|page| page.remove(place, origin));
                 while pages.last().is_some_and(|page| page.users == 0) {
                     pages.pop();
                 }
@@ -196,15 +188,10 @@ impl Entries {
         let origin = self.origin.unwrap_or(0);
         match &self.form {
             Form::Small(map) => Box::new(map.iter().map(|(user, facts)| (*user, *facts))),
-            Form::Large(segments) => {
-                Box::new(segments.iter().enumerate().flat_map(move |(segment, pages)| {
-                    pages.iter().enumerate().flat_map(move |(page, content)| {
-                        content.iter(origin).map(move |(place, facts)| {
-                            (UserKey::at(segment, (page * PAGE + place) as u32), facts)
-                        })
-                    })
-                }))
-            }
+            Form::Large(pages) => Box::new(pages.iter().enumerate().flat_map(move |(page, content)| {
+                let first = (page * PAGE) as u32;
+                content.iter(origin).map(move |(place, facts)| (UserKey(first + place as u32), facts))
+            })),
         }
     }
 
@@ -212,17 +199,14 @@ impl Entries {
     pub(crate) fn memory(&self) -> usize {
         match &self.form {
             Form::Small(map) => map.capacity() * 8 / 7 * (size_of::<(UserKey, Facts)>() + 1),
-            Form::Large(segments) => {
-                let pages = segments.iter().flatten().map(Page::memory).sum::<usize>();
-                let lists = segments.iter().map(|pages| pages.capacity() * size_of::<Page>()).sum::<usize>();
-                pages + lists + SEGMENTS * size_of::<Vec<Page>>()
+            Form::Large(pages) => {
+                pages.iter().map(Page::memory).sum::<usize>() + pages.capacity() * size_of::<Page>()
             }
         }
     }
 
     fn enlarge(&mut self) {
-        let empty = (0..SEGMENTS).map(|_| Vec::new()).collect();
-        let Form::Small(map) = std::mem::replace(&mut self.form, Form::Large(empty)) else {
+        let Form::Small(map) = std::mem::replace(&mut self.form, Form::Large(Vec::new())) else {
             unreachable!("only a small tree is enlarged")
         };
         self.count = 0;
@@ -230,6 +214,11 @@ impl Entries {
             self.set(user, facts);
         }
     }
+}
+
+#[inline]
+fn page_of(user: UserKey) -> (usize, usize) {
+    (user.0 as usize / PAGE, user.0 as usize % PAGE)
 }
 
 impl Page {
@@ -409,7 +398,7 @@ mod tests {
             let origin = 1_700_000_000_000_000;
             let mut page = Page::empty();
             let mut model = Model::new();
-            let ordinary = (0..if filled { 300 } else { 0 })
+            let ordinary = (0..if filled { FEW_MAX + 40 } else { 0 })
                 .map(|n| (n * 3, n as i64, origin + n as u64, true));
             for (place, key, time, set) in ordinary.chain(steps) {
                 let facts = Facts { key, time };
@@ -429,7 +418,7 @@ mod tests {
     #[test]
     fn a_tree_that_grows_and_shrinks_through_all_forms_keeps_its_entries() {
         let facts = |n: u32| Facts { key: i64::from(n) * 7, time: 1_000_000 + u64::from(n) };
-        let user = |n: u32| UserKey::at(n as usize % SEGMENTS, n / SEGMENTS as u32 * 3);
+        let user = |n: u32| UserKey(n * 3);
         let mut entries = Entries::new();
         for n in 0..60_000 {
             assert_eq!(entries.set(user(n), facts(n)), None);

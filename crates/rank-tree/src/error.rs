@@ -12,7 +12,7 @@ pub enum Error {
         /// How long it is.
         bytes: usize,
     },
-    /// There are some four billion users already.
+    /// There are some two billion users already.
     #[error("no more users fit in one `Users`; spread the boards over several")]
     Full,
 }

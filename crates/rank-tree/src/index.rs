@@ -211,9 +211,10 @@ impl Index {
         let mut at = self.root as usize;
         for level in 1..=self.height {
             let node = &self.nodes[at];
+            node.touch();
             let child = node.not_after(context, &probe).saturating_sub(1);
             before += node.users_before(child);
-            at = node.kids[child] as usize;
+            at = node.kid(child);
             if level == self.height {
                 before += find(&self.chunks[at], place.user) as u64;
             }
@@ -230,37 +231,45 @@ impl Index {
         if child >= node.len() {
             return before;
         }
-        let chunk = &self.chunks[node.kids[child] as usize][..node.counts[child] as usize];
+        let chunk = &self.chunks[node.kid(child)][..node.count(child) as usize];
         let inside =
             partition(chunk, |user| context.compare(context.place(user), probe) != Ordering::Greater);
         before + inside as u64
     }
 
-    /// The users with a better order key than this one, and their different scores.
+    /// The users with a better order key than this one and, if `SCORES`, their different scores.
     ///
     /// `user` may name a user of the tree with this very key; in a chunk of many scores it spares the search.
     #[inline]
-    pub(crate) fn better(&self, context: Context<'_>, key: i64, user: Option<UserKey>) -> Before {
+    pub(crate) fn better<const SCORES: bool>(
+        &self,
+        context: Context<'_>,
+        key: i64,
+        user: Option<UserKey>,
+    ) -> Before {
         let mut before = Before::default();
         let mut next_key = None;
         let mut at = self.root as usize;
         for level in 1..=self.height {
             let node = &self.nodes[at];
+            node.touch_keys();
             let end = node.better(key);
             if end == 0 {
                 // Only the root can begin with `key` or worse: below it we follow a child that begins better.
                 return before;
             }
             let child = end - 1;
-            before.users += node.users_before(child);
-            before.scores += node.scores_before(child);
-            if end < node.len() {
-                next_key = Some(node.keys[end]);
+            if SCORES {
+                before.scores += node.before(child).scores;
             }
-            at = node.kids[child] as usize;
+            before.users += node.users_before(child);
+            if end < node.len() {
+                next_key = Some(node.key(end));
+            }
+            at = node.kid(child);
             if level == self.height {
-                let count = node.counts[child] as usize;
-                let heads = node.heads[child];
+                let count = node.count(child) as usize;
+                let heads = node.heads(child);
                 // All of the chunk is better if it holds one score, or if `key` begins the next chunk (a score
                 // that spans chunks has them to itself).
                 if heads <= 1 || next_key == Some(key) {
@@ -270,38 +279,10 @@ impl Index {
                     let chunk = &self.chunks[at];
                     let inside = better_in_chunk(context, chunk, count, key, user);
                     before.users += inside as u64;
-                    before.scores += distinct(context, &chunk[..inside]);
+                    if SCORES {
+                        before.scores += distinct(context, &chunk[..inside]);
+                    }
                 }
-            }
-        }
-        before
-    }
-
-    /// As [`Index::better`], the users alone, which is cheaper in a chunk of many scores.
-    #[inline]
-    pub(crate) fn users_better(&self, context: Context<'_>, key: i64, user: Option<UserKey>) -> u64 {
-        let mut before = 0;
-        let mut next_key = None;
-        let mut at = self.root as usize;
-        for level in 1..=self.height {
-            let node = &self.nodes[at];
-            let end = node.better(key);
-            if end == 0 {
-                return before;
-            }
-            let child = end - 1;
-            before += node.users_before(child);
-            if end < node.len() {
-                next_key = Some(node.keys[end]);
-            }
-            at = node.kids[child] as usize;
-            if level == self.height {
-                let count = node.counts[child] as usize;
-                before += if node.heads[child] <= 1 || next_key == Some(key) {
-                    count as u64
-                } else {
-                    better_in_chunk(context, &self.chunks[at], count, key, user) as u64
-                };
             }
         }
         before
@@ -319,9 +300,9 @@ impl Index {
         let path = self.descend(context, &Probe::from(place));
         let (at, child) = path.last();
         let node = &self.nodes[at];
-        let count = node.counts[child] as usize;
-        let heads = node.heads[child];
-        let chunk = &mut self.chunks[node.kids[child] as usize];
+        let count = node.count(child) as usize;
+        let heads = node.heads(child);
+        let chunk = &mut self.chunks[node.kid(child)];
         let slot = find(chunk, place.user);
         if count == 1 {
             if heads == 1
@@ -333,7 +314,7 @@ impl Index {
             }
             self.add(&path, -1, -(heads as i32));
             let (at, child) = path.last();
-            self.free_chunks.push(self.nodes[at].kids[child]);
+            self.free_chunks.push(self.nodes[at].kid(child) as u32);
             self.remove_child(path, path.height - 1);
             self.lower_root();
             return;
@@ -359,11 +340,11 @@ impl Index {
             return self.add_chunk(&path, 0, place);
         }
         let node = &self.nodes[at];
-        let begins_with = node.keys[child];
+        let begins_with = node.key(child);
         let before_all = context.compare(node.first(child), &probe) == Ordering::Greater;
         if begins_with != place.key {
             if before_all {
-                let continued = child + 1 < node.len() && node.heads[child + 1] == 0;
+                let continued = child + 1 < node.len() && node.heads(child + 1) == 0;
                 if continued {
                     return self.add_chunk(&path, child, place);
                 }
@@ -373,17 +354,17 @@ impl Index {
                 // The score lives in the next chunk; there it must stay whole.
                 path = next;
                 (at, child) = path.last();
-            } else if node.heads[child] == 0 {
+            } else if node.heads(child) == 0 {
                 return self.add_chunk(&path, child + 1, place);
             }
         }
         let node = &self.nodes[at];
-        let count = node.counts[child] as usize;
-        let one_score = node.heads[child] <= 1;
-        if count == CHUNK && one_score && node.keys[child] != place.key {
+        let count = node.count(child) as usize;
+        let one_score = node.heads(child) <= 1;
+        if count == CHUNK && one_score && node.key(child) != place.key {
             return self.add_chunk(&path, if before_all { child } else { child + 1 }, place);
         }
-        let chunk = &mut self.chunks[node.kids[child] as usize];
+        let chunk = &mut self.chunks[node.kid(child)];
         let not_after = |user: UserKey| context.compare(context.place(user), &probe) != Ordering::Greater;
         let slot = if not_after(chunk[count - 1]) { count } else { partition(&chunk[..count], not_after) };
         if count == CHUNK {
@@ -394,7 +375,7 @@ impl Index {
             }
             return false;
         }
-        let new_score = !(one_score && node.keys[child] == place.key)
+        let new_score = !(one_score && node.key(child) == place.key)
             && !(slot > 0 && context.key(chunk[slot - 1]) == place.key)
             && !(slot < count && context.key(chunk[slot]) == place.key);
         chunk.copy_within(slot..count, slot + 1);
@@ -429,8 +410,8 @@ impl Index {
     /// Splits a full chunk in a node with room; `slot` is where the next user is going to be.
     fn split_chunk(&mut self, context: Context<'_>, at: usize, child: usize, slot: usize) {
         let node = &self.nodes[at];
-        let chunk = &self.chunks[node.kids[child] as usize];
-        let (cut, heads) = if node.heads[child] <= 1 {
+        let chunk = &self.chunks[node.kid(child)];
+        let (cut, heads) = if node.heads(child) <= 1 {
             // Whoever scores now comes last in the tie: leave the chunk full and go on in a new one.
             (if slot == CHUNK { CHUNK - 1 } else { CHUNK / 2 }, 0)
         } else {
@@ -453,9 +434,8 @@ impl Index {
         let first = context.place(right[0]);
         let kid = self.new_chunk(right);
         let node = &mut self.nodes[at];
-        self.chunks[node.kids[child] as usize][cut..].fill(NOBODY);
-        node.counts[child] = cut as u32;
-        node.heads[child] -= heads;
+        self.chunks[node.kid(child)][cut..].fill(NOBODY);
+        node.set_sums(child, cut as u32, node.heads(child) - heads);
         node.insert(child + 1, Child { first, count: (CHUNK - cut) as u32, heads, kid });
     }
 
@@ -482,8 +462,7 @@ impl Index {
         let left = self.nodes[at].as_child(at as u32);
         let right = self.nodes[kid as usize].as_child(kid);
         let parent = &mut self.nodes[parent];
-        parent.counts[place] = left.count;
-        parent.heads[place] = left.heads;
+        parent.set_sums(place, left.count, left.heads);
         parent.insert(place + 1, right);
     }
 
@@ -499,12 +478,11 @@ impl Index {
             return;
         };
         let node = &mut self.nodes[at];
-        let (to, from) = (node.kids[left] as usize, node.kids[left + 1] as usize);
-        let (kept, moved) = (node.counts[left] as usize, node.counts[left + 1] as usize);
+        let (to, from) = (node.kid(left), node.kid(left + 1));
+        let (kept, moved) = (node.count(left) as usize, node.count(left + 1) as usize);
         let source = self.chunks[from];
         self.chunks[to][kept..kept + moved].copy_from_slice(&source[..moved]);
-        node.counts[left] += moved as u32;
-        node.heads[left] += node.heads[left + 1];
+        node.add(left, moved as i32, node.heads(left + 1) as i32);
         self.free_chunks.push(from as u32);
         let mut path = path;
         path.steps[path.height - 1].1 = left as u32 + 1;
@@ -516,15 +494,15 @@ impl Index {
     fn may_join(&self, at: usize, left: usize) -> bool {
         let node = &self.nodes[at];
         let right = left + 1;
-        if node.counts[left] + node.counts[right] > JOIN_MAX {
+        if node.count(left) + node.count(right) > JOIN_MAX {
             return false;
         }
-        if node.heads[right] == 0 {
+        if node.heads(right) == 0 {
             return true;
         }
         // Neither may be a part of a score that spans chunks. At the node's end we do not look further.
-        let right_is_whole = node.heads[right] > 1 || (right + 1 < node.len() && node.heads[right + 1] > 0);
-        node.heads[left] > 0 && right_is_whole
+        let right_is_whole = node.heads(right) > 1 || (right + 1 < node.len() && node.heads(right + 1) > 0);
+        node.heads(left) > 0 && right_is_whole
     }
 
     /// Removes the child a path names at a level, and tidies the levels above.
@@ -549,7 +527,7 @@ impl Index {
         }
         let (parent, place) = path.step(level - 1);
         let fits = |left: usize| {
-            let [left, right] = [left, left + 1].map(|kid| self.nodes[parent].kids[kid] as usize);
+            let [left, right] = [left, left + 1].map(|kid| self.nodes[parent].kid(kid));
             self.nodes[left].len() + self.nodes[right].len() <= FAN * 3 / 4
         };
         let left = if place + 1 < self.nodes[parent].len() && fits(place) {
@@ -559,13 +537,12 @@ impl Index {
         } else {
             return;
         };
-        let [to, from] = [left, left + 1].map(|kid| self.nodes[parent].kids[kid] as usize);
+        let [to, from] = [left, left + 1].map(|kid| self.nodes[parent].kid(kid));
         let moved = std::mem::replace(&mut self.nodes[from], Node::new());
         self.nodes[to].append(&moved);
         self.free_nodes.push(from as u32);
         let joined = self.nodes[to].as_child(to as u32);
-        self.nodes[parent].counts[left] = joined.count;
-        self.nodes[parent].heads[left] = joined.heads;
+        self.nodes[parent].set_sums(left, joined.count, joined.heads);
         let mut path = path;
         path.steps[level - 1].1 = left as u32 + 1;
         self.remove_child(path, level - 1);
@@ -578,7 +555,7 @@ impl Index {
                 self.height = 1;
                 return;
             }
-            let kid = root.kids[0];
+            let kid = root.kid(0) as u32;
             self.free_nodes.push(self.root);
             self.root = kid;
             self.height -= 1;
@@ -591,9 +568,10 @@ impl Index {
         let mut at = self.root;
         for level in 0..self.height {
             let node = &self.nodes[at as usize];
+            node.touch();
             let child = node.not_after(context, probe).saturating_sub(1);
             path.steps[level] = (at, child as u32);
-            at = node.kids[child];
+            at = node.kid(child) as u32;
         }
         path
     }
@@ -607,7 +585,7 @@ impl Index {
         next.steps[turn].1 += 1;
         for level in turn + 1..path.height {
             let (node, child) = next.step(level - 1);
-            next.steps[level] = (self.nodes[node].kids[child], 0);
+            next.steps[level] = (self.nodes[node].kid(child) as u32, 0);
         }
         Some(next)
     }
@@ -619,20 +597,20 @@ impl Index {
         previous.steps[turn].1 -= 1;
         for level in turn + 1..path.height {
             let (node, child) = previous.step(level - 1);
-            let node = self.nodes[node].kids[child];
-            previous.steps[level] = (node, self.nodes[node as usize].len() as u32 - 1);
+            let node = self.nodes[node].kid(child);
+            previous.steps[level] = (node as u32, self.nodes[node].len() as u32 - 1);
         }
         Some(previous)
     }
 
     fn heads(&self, path: &Path) -> u32 {
         let (node, child) = path.last();
-        self.nodes[node].heads[child]
+        self.nodes[node].heads(child)
     }
 
     fn begins_with(&self, path: &Path) -> i64 {
         let (node, child) = path.last();
-        self.nodes[node].keys[child]
+        self.nodes[node].key(child)
     }
 
     fn users_before(&self, path: &Path) -> u64 {
@@ -646,9 +624,7 @@ impl Index {
     fn add(&mut self, path: &Path, users: i32, heads: i32) {
         for level in 0..path.height {
             let (node, child) = path.step(level);
-            let node = &mut self.nodes[node];
-            node.counts[child] = node.counts[child].wrapping_add_signed(users);
-            node.heads[child] = node.heads[child].wrapping_add_signed(heads);
+            self.nodes[node].add(child, users, heads);
         }
     }
 

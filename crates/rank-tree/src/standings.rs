@@ -130,20 +130,21 @@ impl RankTree {
             return (0, 0);
         }
         let (a, b) = (self.order.key(range.min), self.order.key(range.max));
-        let from = self.index.users_better(self.context(), a.min(b), None);
+        let from = self.index.better::<false>(self.context(), a.min(b), None).users;
         (from, self.not_worse(a.max(b)))
     }
 
     /// Users with this order key or a better one.
     pub(crate) fn not_worse(&self, key: i64) -> u64 {
-        key.checked_add(1).map_or(self.len(), |worse| self.index.users_better(self.context(), worse, None))
+        key.checked_add(1)
+            .map_or(self.len(), |worse| self.index.better::<false>(self.context(), worse, None).users)
     }
 
     #[inline]
     fn rank_of(&self, context: Context<'_>, place: Place, ties: Ties) -> u64 {
         1 + match ties {
-            Ties::Shared => self.index.users_better(context, place.key, Some(place.user)),
-            Ties::Dense => self.index.better(context, place.key, Some(place.user)).scores,
+            Ties::Shared => self.index.better::<false>(context, place.key, Some(place.user)).users,
+            Ties::Dense => self.index.better::<true>(context, place.key, Some(place.user)).scores,
             Ties::First => self.index.position(context, place),
         }
     }

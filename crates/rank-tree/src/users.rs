@@ -6,43 +6,37 @@
 //!
 //! Why one lock, taken once for a whole question and not around each step: giving a lock back is an atomic write, and the processor
 //! starts no load behind it before the loads in front of it are done. A lock around each look-up of an id made a rank of
-//! 25 M users take twice as long. Inside, users are spread over segments by hash, so that a table that has to grow is a small one.
+//! 25 M users take twice as long.
+//!
+//! Users are numbered densely from 0, so that what is kept of them stands in plain arrays: at this size every look into memory that
+//! waits for another one counts, and an array needs none to find the place.
 //!
 //! Ids come from outside, so the hash is seeded at random: nobody can prepare ids that collide.
 
 mod codec;
 mod ids;
-mod segment;
+mod slots;
 
 use std::cmp::Ordering;
+use std::hash::{BuildHasher, Hasher};
 use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use crate::Error;
 use codec::{BUFFER, ID_BYTES_MAX, Prefixes};
-use segment::{HashState, LOCAL_BITS, Segment, hash_of};
+use foldhash::HashMap;
+use ids::Ids;
+use slots::Slots;
 
-const SEGMENT_BITS: u32 = 32 - LOCAL_BITS;
-/// Over how many segments users are spread.
-pub(crate) const SEGMENTS: usize = 1 << SEGMENT_BITS;
+/// Numbers keep below this, so that a cell of the hash table has a bit left for the hash and the highest `u32` can stand for nobody.
+const USERS_MAX: u32 = (1 << 31) - 1;
+/// The use count that stands for "more than 254; see `many_uses`".
+const USES_MANY: u8 = u8::MAX;
 
 /// A user's number: what a tree keeps instead of the id.
 ///
 /// It names the same user for as long as there is a use of it, and may name another one after that.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct UserKey(pub(crate) u32);
-
-impl UserKey {
-    #[inline]
-    pub(crate) fn at(segment: usize, local: u32) -> Self {
-        UserKey((segment as u32) << LOCAL_BITS | local)
-    }
-
-    /// Which segment, and where in it.
-    #[inline]
-    pub(crate) fn place(self) -> (usize, u32) {
-        ((self.0 >> LOCAL_BITS) as usize, self.0 & ((1 << LOCAL_BITS) - 1))
-    }
-}
 
 /// The ids of all users, shared by the trees that rank them.
 ///
@@ -82,8 +76,7 @@ impl Users {
 
     /// Takes one more use of a user that has one.
     pub fn retain(&self, user: UserKey) {
-        let (segment, local) = user.place();
-        self.write().segments[segment].add_use(local);
+        self.write().add_use(user.0);
     }
 
     /// Gives back one use. After the last one the key may come to name another user.
@@ -107,7 +100,7 @@ impl Users {
 
     /// How many users have at least one use.
     pub fn len(&self) -> usize {
-        self.read().segments.iter().map(Segment::count).sum()
+        self.read().count
     }
 
     /// Whether there are no users.
@@ -117,16 +110,9 @@ impl Users {
 
     /// Makes room for this many users in all, so that a load does not grow the tables step by step.
     pub fn reserve(&self, users: usize) {
-        // Hashes spread users evenly, but not exactly: four standard deviations above the mean are ample.
-        let mean = users as f64 / SEGMENTS as f64;
-        let each = (mean + 4.0 * mean.sqrt()) as usize;
-        if each < 64 {
-            return;
-        }
         let table = &mut *self.write();
-        for segment in &mut table.segments {
-            segment.reserve(&table.state, each);
-        }
+        table.slots.reserve(users, |number| hash_of(&table.state, table.ids.get(number)));
+        table.uses.reserve(users.saturating_sub(table.uses.len()));
     }
 
     /// Gives back one use of each of these users, letting others in between now and then.
@@ -145,11 +131,9 @@ impl Users {
 
     /// Heap bytes of the ids and of the hash table that finds them.
     pub(crate) fn memory(&self) -> (usize, usize) {
-        let fixed = SEGMENTS * size_of::<Segment>();
-        self.read().segments.iter().fold((fixed, 0), |(ids, table), segment| {
-            let (more_ids, more_table) = segment.memory();
-            (ids + more_ids, table + more_table)
-        })
+        let table = self.read();
+        let uses = table.uses.len() + table.many_uses.capacity() * 9 + table.free.capacity() * 4;
+        (table.ids.memory() + uses, table.slots.memory())
     }
 
     // A panic cannot leave the table half-changed in a way that is worse than stopping all boards, so poisoning is passed over.
@@ -164,17 +148,36 @@ impl Users {
 }
 
 /// What is behind the lock of [`Users`].
+///
+/// `slots`, `ids` and `uses` hold the same users and change together: `slots` finds a number by the hash of an id, `ids` has the id of a
+/// number, `uses` counts its uses, 0 where the number is free (and in `free`).
 #[derive(Debug)]
 pub(crate) struct Table {
-    segments: Box<[Segment]>,
+    slots: Slots,
+    ids: Ids,
+    uses: Vec<u8>,
+    many_uses: HashMap<u32, u32>,
+    free: Vec<u32>,
+    count: usize,
     prefixes: Prefixes,
     state: HashState,
 }
 
+/// A seeded hash of encoded ids.
+type HashState = foldhash::quality::RandomState;
+
 impl Default for Table {
     fn default() -> Self {
-        let segments = (0..SEGMENTS).map(|_| Segment::default()).collect();
-        Table { segments, prefixes: Prefixes::new(), state: HashState::default() }
+        Table {
+            slots: Slots::new(),
+            ids: Ids::default(),
+            uses: Vec::new(),
+            many_uses: HashMap::default(),
+            free: Vec::new(),
+            count: 0,
+            prefixes: Prefixes::new(),
+            state: HashState::default(),
+        }
     }
 }
 
@@ -187,9 +190,7 @@ impl Table {
         let mut buffer = BUFFER;
         let encoded = self.prefixes.encode_to_find(id.as_bytes(), &mut buffer)?;
         let hash = hash_of(&self.state, encoded);
-        let segment = segment_of(hash);
-        let local = self.segments[segment].find(hash, encoded)?;
-        Some(UserKey::at(segment, local))
+        self.slots.find(hash, |number| self.ids.is(number, encoded)).map(UserKey)
     }
 
     pub(crate) fn acquire(&mut self, id: &str) -> Result<UserKey, Error> {
@@ -199,22 +200,79 @@ impl Table {
         let mut buffer = BUFFER;
         let encoded = self.prefixes.encode_to_store(id.as_bytes(), &mut buffer);
         let hash = hash_of(&self.state, encoded);
-        let segment = segment_of(hash);
-        let local = self.segments[segment].acquire(&self.state, hash, encoded).ok_or(Error::Full)?;
-        Ok(UserKey::at(segment, local))
+        if let Some(number) = self.slots.find(hash, |number| self.ids.is(number, encoded)) {
+            self.add_use(number);
+            return Ok(UserKey(number));
+        }
+        let number = match self.free.pop() {
+            Some(number) => number,
+            None => {
+                u32::try_from(self.uses.len()).ok().filter(|number| *number < USERS_MAX).ok_or(Error::Full)?
+            }
+        };
+        self.slots.insert(hash, number, |number| hash_of(&self.state, self.ids.get(number)));
+        if !self.ids.fits(number, encoded.len()) {
+            self.turn_to_blocks(number);
+        }
+        self.ids.put(number, encoded);
+        match self.uses.get_mut(number as usize) {
+            Some(uses) => *uses = 1,
+            None => self.uses.push(1),
+        }
+        self.count += 1;
+        Ok(UserKey(number))
     }
 
     pub(crate) fn release(&mut self, user: UserKey) {
-        let (segment, local) = user.place();
-        self.segments[segment].release(&self.state, local);
+        let number = user.0;
+        let uses = &mut self.uses[number as usize];
+        if *uses == USES_MANY {
+            let many = self.many_uses.get_mut(&number).expect("a count above 254 is in `many_uses`");
+            *many -= 1;
+            if *many < u32::from(USES_MANY) {
+                *uses = USES_MANY - 1;
+                self.many_uses.remove(&number);
+            }
+            return;
+        }
+        *uses -= 1;
+        if *uses > 0 {
+            return;
+        }
+        let hash_of = |number| hash_of(&self.state, self.ids.get(number));
+        self.slots.remove(hash_of(number), number, hash_of);
+        if self.ids.take(number) {
+            self.turn_to_blocks(number);
+        }
+        self.free.push(number);
+        self.count -= 1;
+        if self.count == 0 {
+            *self = Table::default();
+        }
+    }
+
+    fn add_use(&mut self, number: u32) {
+        let uses = &mut self.uses[number as usize];
+        if *uses < USES_MANY - 1 {
+            *uses += 1;
+        } else {
+            *uses = USES_MANY;
+            *self.many_uses.entry(number).or_insert(u32::from(USES_MANY) - 1) += 1;
+        }
+    }
+
+    fn turn_to_blocks(&mut self, number: u32) {
+        let uses = &self.uses;
+        self.ids.turn_to_blocks(number, |number| uses.get(number as usize).is_some_and(|uses| *uses > 0));
     }
 
     /// The id of a user in use, written into the buffer.
     #[inline]
     pub(crate) fn id<'b>(&self, user: UserKey, buffer: &'b mut codec::Buffer) -> Option<&'b str> {
-        let (segment, local) = user.place();
-        let encoded = self.segments[segment].encoded(local)?;
-        Some(text(self.prefixes.decode(encoded, buffer)))
+        if self.uses.get(user.0 as usize).is_none_or(|uses| *uses == 0) {
+            return None;
+        }
+        Some(text(self.prefixes.decode(self.ids.get(user.0), buffer)))
     }
 
     /// Compares the ids of two users in use, bytewise.
@@ -240,8 +298,10 @@ fn text(id: &[u8]) -> &str {
 }
 
 #[inline]
-fn segment_of(hash: u64) -> usize {
-    (hash >> (64 - SEGMENT_BITS)) as usize
+fn hash_of(state: &HashState, encoded: &[u8]) -> u64 {
+    let mut hasher = state.build_hasher();
+    hasher.write(encoded);
+    hasher.finish()
 }
 
 #[cfg(test)]

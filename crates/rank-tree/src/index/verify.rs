@@ -37,7 +37,7 @@ impl Index {
             return Err(format!("node {at} below the root is empty"));
         }
         for child in 0..node.len() {
-            let kid = node.kids[child] as usize;
+            let kid = node.kid(child);
             if level < self.height {
                 let below = self.nodes[kid].as_child(kid as u32);
                 let kept = node.child(child);
@@ -47,7 +47,7 @@ impl Index {
                 self.verify_node(context, kid, level + 1, seen)?;
                 continue;
             }
-            let count = node.counts[child] as usize;
+            let count = node.count(child) as usize;
             let chunk = &self.chunks[kid];
             if count == 0 || count > chunk.len() || chunk[count..].iter().any(|user| *user != NOBODY) {
                 return Err(format!("chunk {kid} says it holds {count} users"));
@@ -71,8 +71,8 @@ impl Index {
                 seen.last = Some(*place);
             }
             heads += places.windows(2).filter(|pair| pair[0].key != pair[1].key).count() as u32;
-            if heads != node.heads[child] {
-                return Err(format!("chunk {kid} has {heads} heads, not {}", node.heads[child]));
+            if heads != node.heads(child) {
+                return Err(format!("chunk {kid} has {heads} heads, not {}", node.heads(child)));
             }
             seen.users += count as u64;
             seen.chunk_key = Some(places[count - 1].key);
@@ -86,8 +86,8 @@ impl Index {
         if level == self.height {
             return (1, node.len());
         }
-        node.kids[..node.len()].iter().fold((1, 0), |(nodes, chunks), kid| {
-            let (more_nodes, more_chunks) = self.used(*kid as usize, level + 1);
+        (0..node.len()).fold((1, 0), |(nodes, chunks), child| {
+            let (more_nodes, more_chunks) = self.used(node.kid(child), level + 1);
             (nodes + more_nodes, chunks + more_chunks)
         })
     }

@@ -25,12 +25,12 @@ impl<'a> Walk<'a> {
             let node = &index.nodes[at as usize];
             let mut child = 0;
             // Past the last user means at the end of the last chunk.
-            while child + 1 < node.len() && rest >= u64::from(node.counts[child]) {
-                rest -= u64::from(node.counts[child]);
+            while child + 1 < node.len() && rest >= u64::from(node.count(child)) {
+                rest -= u64::from(node.count(child));
                 child += 1;
             }
             path.steps[level] = (at, child as u32);
-            at = node.kids[child];
+            at = node.kid(child) as u32;
         }
         Walk { index, context, path, slot: rest as usize, position }
     }
@@ -72,12 +72,12 @@ impl<'a> Walk<'a> {
 
     fn chunk_count(&self) -> usize {
         let (node, child) = self.path.last();
-        self.index.nodes[node].counts[child] as usize
+        self.index.nodes[node].count(child) as usize
     }
 
     fn place(&self) -> Place {
         let (node, child) = self.path.last();
-        let chunk = self.index.nodes[node].kids[child] as usize;
+        let chunk = self.index.nodes[node].kid(child);
         self.context.place(self.index.chunks[chunk][self.slot])
     }
 }

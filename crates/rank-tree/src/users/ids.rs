@@ -1,16 +1,16 @@
-//! The encoded ids of a segment, by local number.
+//! The encoded ids of all users, by number.
 //!
-//! Ids live in pages of 1,024 neighbours. As long as all ids of a page have the same length, which ids made by a program nearly
+//! Ids live in pages of 16,384 neighbours. As long as all ids of a page have the same length, which ids made by a program nearly
 //! always have, the page is one array, and an id is one look into memory away. A page whose ids differ in length is blocks of 32
 //! ids, back to back in an allocation of the exact size: two looks, and one byte a user for the length.
 //!
-//! Pages do not know which locals are in use; the segment does. An unused place in an array page keeps old bytes until the page
+//! Pages do not know which numbers are in use; the table of users does. An unused place in an array page keeps old bytes until the page
 //! is used by few or none, and the memory is given back then.
 
-const PAGE: usize = 1_024;
+const PAGE: usize = 16_384;
 const BLOCK: usize = 32;
 /// An array page with fewer users than this becomes blocks, which take only the bytes of ids in use.
-const ARRAY_USERS_MIN: u32 = 256;
+const ARRAY_USERS_MIN: u32 = PAGE as u32 / 4;
 
 #[derive(Debug, Default)]
 pub(super) struct Ids {
@@ -36,21 +36,21 @@ enum Form {
 #[derive(Debug)]
 struct Blocks {
     /// 0 where there is no id.
-    lengths: [u8; PAGE],
-    blocks: [Box<[u8]>; PAGE / BLOCK],
+    lengths: Box<[u8]>,
+    blocks: Box<[Box<[u8]>]>,
 }
 
 impl Ids {
-    /// Whether a local in use has this id.
+    /// Whether a number in use has this id.
     #[inline]
-    pub(super) fn is(&self, local: u32, encoded: &[u8]) -> bool {
-        self.get(local) == encoded
+    pub(super) fn is(&self, number: u32, encoded: &[u8]) -> bool {
+        self.get(number) == encoded
     }
 
-    /// The id of a local in use.
+    /// The id of a number in use.
     #[inline]
-    pub(super) fn get(&self, local: u32) -> &[u8] {
-        let (page, place) = (local as usize / PAGE, local as usize % PAGE);
+    pub(super) fn get(&self, number: u32) -> &[u8] {
+        let (page, place) = (number as usize / PAGE, number as usize % PAGE);
         match &self.pages[page].form {
             Form::Array { length, bytes } => {
                 let length = *length as usize;
@@ -60,11 +60,11 @@ impl Ids {
         }
     }
 
-    /// Writes the id of a local that had none.
-    pub(super) fn put(&mut self, local: u32, encoded: &[u8]) {
-        let (page, place) = (local as usize / PAGE, local as usize % PAGE);
+    /// Writes the id of a number that had none.
+    pub(super) fn put(&mut self, number: u32, encoded: &[u8]) {
+        let (page, place) = (number as usize / PAGE, number as usize % PAGE);
         if page >= self.pages.len() {
-            // A segment that needs a second page will fill it; the first may stay small.
+            // Who needs a second page will fill it; the first may stay small.
             let reserve = if page > 0 { PAGE * encoded.len() } else { 0 };
             let bytes = Vec::with_capacity(reserve);
             let form = Form::Array { length: encoded.len() as u32, bytes };
@@ -82,24 +82,24 @@ impl Ids {
                 bytes[start..start + encoded.len()].copy_from_slice(encoded);
             }
             Form::Array { .. } => {
-                // Which places are in use is the segment's to know, so it is asked to turn the page first.
+                // Which places are in use is the table's to know, so it turns the page first.
                 unreachable!("`fits` was asked before")
             }
             Form::Blocks(blocks) => blocks.put(place, encoded),
         }
     }
 
-    /// Whether an id of this length can be put at a local as the page is.
-    pub(super) fn fits(&self, local: u32, length: usize) -> bool {
-        match self.pages.get(local as usize / PAGE).map(|page| &page.form) {
+    /// Whether an id of this length can be put at a number as the page is.
+    pub(super) fn fits(&self, number: u32, length: usize) -> bool {
+        match self.pages.get(number as usize / PAGE).map(|page| &page.form) {
             Some(Form::Array { length: array_length, .. }) => *array_length as usize == length,
             Some(Form::Blocks(_)) | None => true,
         }
     }
 
-    /// Forgets the id of a local; true if its page would now be smaller as blocks.
-    pub(super) fn take(&mut self, local: u32) -> bool {
-        let (page, place) = (local as usize / PAGE, local as usize % PAGE);
+    /// Forgets the id of a number; true if its page would now be smaller as blocks.
+    pub(super) fn take(&mut self, number: u32) -> bool {
+        let (page, place) = (number as usize / PAGE, number as usize % PAGE);
         let page = &mut self.pages[page];
         page.users -= 1;
         match &mut page.form {
@@ -114,17 +114,24 @@ impl Ids {
         }
     }
 
-    /// Turns a local's page into blocks of the ids that are in use.
-    pub(super) fn turn_to_blocks(&mut self, local: u32, in_use: impl Fn(u32) -> bool) {
-        let page = local as usize / PAGE;
+    /// Turns a number's page into blocks of the ids that are in use.
+    pub(super) fn turn_to_blocks(&mut self, number: u32, in_use: impl Fn(u32) -> bool) {
+        let page = number as usize / PAGE;
         let first = (page * PAGE) as u32;
-        let mut blocks = Box::new(Blocks {
-            lengths: [0; PAGE],
-            blocks: [const { Vec::new() }; 32].map(Vec::into_boxed_slice),
-        });
-        for place in (0..PAGE).filter(|place| in_use(first + *place as u32)) {
-            blocks.put(place, self.get(first + place as u32));
-        }
+        let mut lengths = vec![0; PAGE].into_boxed_slice();
+        let blocks = (0..PAGE)
+            .step_by(BLOCK)
+            .map(|start| {
+                let mut block = Vec::new();
+                for place in (start..start + BLOCK).filter(|place| in_use(first + *place as u32)) {
+                    let encoded = self.get(first + place as u32);
+                    lengths[place] = encoded.len() as u8;
+                    block.extend_from_slice(encoded);
+                }
+                block.into_boxed_slice()
+            })
+            .collect();
+        let blocks = Box::new(Blocks { lengths, blocks });
         self.pages[page].form = Form::Blocks(blocks);
     }
 
@@ -132,7 +139,7 @@ impl Ids {
         let pages = self.pages.iter().map(|page| match &page.form {
             Form::Array { bytes, .. } => bytes.capacity(),
             Form::Blocks(blocks) => {
-                size_of::<Blocks>() + blocks.blocks.iter().map(|block| block.len()).sum::<usize>()
+                PAGE + blocks.blocks.iter().map(|block| size_of_val(block) + block.len()).sum::<usize>()
             }
         });
         pages.sum::<usize>() + self.pages.capacity() * size_of::<Page>()
