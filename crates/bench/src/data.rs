@@ -14,7 +14,7 @@ impl Random {
     }
 
     pub(crate) fn below(&mut self, limit: u64) -> u64 {
-        (u128::from(self.next()) * u128::from(limit) >> 64) as u64
+        ((u128::from(self.next()) * u128::from(limit)) >> 64) as u64
     }
 
     /// Strictly between 0 and 1.

@@ -129,31 +129,25 @@ impl RankTree {
         tree.reserve(reader.users_expected);
         let mut builder = Builder::new();
         let mut in_order = true;
-        let mut joined = Vec::new();
         while let Some(rows) = reader.next_block()? {
-            joined.clear();
+            let rows = rows.collect::<Result<Vec<(&str, Entry)>, CheckpointError>>()?;
             let mut users = tree.users.write();
-            let mut failed = None;
-            for row in rows {
-                let user = row.and_then(|(id, entry)| Ok((users.acquire(id)?, tree.facts(entry))));
-                match user {
-                    Ok(user) => joined.push(user),
-                    Err(error) => failed = Some(error),
+            let joined = match users.acquire_all(rows.iter().map(|row| row.0)) {
+                Ok(joined) => joined,
+                Err(error) => {
+                    // Dropping the tree gives its users back, which needs the lock.
+                    drop(users);
+                    return Err(error.into());
                 }
-            }
-            for (user, facts) in &joined {
-                if tree.entries.set(*user, *facts).is_some() {
+            };
+            for (user, row) in joined.iter().zip(&rows) {
+                if tree.entries.set(*user, tree.facts(row.1)).is_some() {
                     users.release(*user);
                     in_order = false;
                 }
             }
-            if let Some(error) = failed {
-                // Dropping the tree gives its users back, which needs the lock.
-                drop(users);
-                return Err(error);
-            }
-            for (user, facts) in &joined {
-                let next = place(*user, *facts);
+            for (user, row) in joined.iter().zip(&rows) {
+                let next = place(*user, tree.facts(row.1));
                 let context = Context { entries: &tree.entries, users: Ids::Held(&users) };
                 in_order = in_order && builder.accepts(context, next);
                 if !in_order {

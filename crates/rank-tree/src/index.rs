@@ -40,6 +40,7 @@ mod verify;
 mod walk;
 
 use std::cmp::Ordering;
+use std::hint::black_box;
 
 use crate::entries::{Entries, Facts};
 use crate::users::{Table, UserKey, Users};
@@ -48,11 +49,14 @@ use node::{Child, FAN, Node};
 pub(crate) use walk::Walk;
 
 /// User keys in a chunk, at most. Tiny in unit tests, so that small trees have many chunks and levels.
-const CHUNK: usize = if cfg!(test) { 8 } else { 64 };
+const CHUNK: usize = if cfg!(test) { 8 } else { 256 };
 /// Neighbouring chunks are joined when they hold no more than this: some room, so that they do not split at once.
 const JOIN_MAX: u32 = CHUNK as u32 * 7 / 8;
 /// Levels of nodes, at most. Average nodes hold at least a quarter of [`FAN`], so this is out of reach.
 const HEIGHT_MAX: usize = if cfg!(test) { 24 } else { 12 };
+
+/// How many places are brought into the caches together; what they touch fits the second level.
+pub(crate) const WARM_GROUP: usize = 64;
 
 /// A slot without a user. `Users` never gives this key out.
 const NOBODY: UserKey = UserKey(u32::MAX);
@@ -288,6 +292,25 @@ impl Index {
         before
     }
 
+    /// Brings into the caches what changes at these places are going to read; level by level, so that the loads overlap.
+    pub(crate) fn warm(&self, context: Context<'_>, places: &[Place]) {
+        let mut at = [self.root as usize; WARM_GROUP];
+        for level in 1..=self.height {
+            for (at, place) in at.iter_mut().zip(places) {
+                let node = &self.nodes[*at];
+                let child = node.not_after(context, &Probe::from(*place)).saturating_sub(1);
+                *at = node.kid(child);
+                if level < self.height {
+                    self.nodes[*at].touch();
+                } else if let Some(chunk) = self.chunks.get(*at) {
+                    for line in chunk.iter().step_by(16) {
+                        black_box(*line);
+                    }
+                }
+            }
+        }
+    }
+
     /// Adds a user whose entry is written and who is not in the index.
     pub(crate) fn insert(&mut self, context: Context<'_>, place: Place) {
         // Whenever something must be split, it is split, and the search begins anew: rare, and far simpler than
@@ -375,12 +398,12 @@ impl Index {
             }
             return false;
         }
-        let new_score = !(one_score && node.key(child) == place.key)
-            && !(slot > 0 && context.key(chunk[slot - 1]) == place.key)
-            && !(slot < count && context.key(chunk[slot]) == place.key);
+        let known_score = one_score && node.key(child) == place.key
+            || slot > 0 && context.key(chunk[slot - 1]) == place.key
+            || slot < count && context.key(chunk[slot]) == place.key;
         chunk.copy_within(slot..count, slot + 1);
         chunk[slot] = place.user;
-        self.add(&path, 1, i32::from(new_score));
+        self.add(&path, 1, i32::from(!known_score));
         if slot == 0 {
             self.set_first(&path, path.height - 1, place);
         }

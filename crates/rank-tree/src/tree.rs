@@ -8,7 +8,7 @@
 use std::sync::Arc;
 
 use crate::entries::{Entries, Facts};
-use crate::index::{Builder, Context, Ids, Index, Place};
+use crate::index::{Builder, Context, Ids, Index, Place, WARM_GROUP};
 use crate::users::Table;
 use crate::{Error, Order, UserKey, Users};
 
@@ -95,16 +95,16 @@ impl RankTree {
                 break;
             }
             let mut users = tree.users.write();
-            for (id, entry) in group {
-                let user = match users.acquire(id.as_ref()) {
-                    Ok(user) => user,
-                    Err(error) => {
-                        // Dropping the tree gives its users back, which needs the lock.
-                        drop(users);
-                        return Err(error);
-                    }
-                };
-                if tree.entries.set(user, tree.facts(entry)).is_some() {
+            let joined = match users.acquire_all(group.iter().map(|row| row.0.as_ref())) {
+                Ok(joined) => joined,
+                Err(error) => {
+                    // Dropping the tree gives its users back, which needs the lock.
+                    drop(users);
+                    return Err(error);
+                }
+            };
+            for (user, row) in joined.into_iter().zip(group) {
+                if tree.entries.set(user, tree.facts(row.1)).is_some() {
                     users.release(user);
                 }
             }
@@ -151,7 +151,8 @@ impl RankTree {
     }
 
     /// Changes a user's entry by what it is: `change` gets the entry, `None` for a user who is not in the tree, and returns the new
-    /// one, `None` to remove the user. Returns the entry before. Cheaper than [`RankTree::get`] and then [`RankTree::set`].
+    /// one, `None` to remove the user. Returns the entry before. Cheaper than [`RankTree::get`] and then [`RankTree::set`]. `change` runs
+    /// under the lock of the users and must not use them.
     ///
     /// # Errors
     /// If the user is new and the id is empty or too long, or there are too many users; nothing was changed then.
@@ -266,10 +267,7 @@ impl RankTree {
 
     /// Finds every user of a batch, makes new ones known, and keeps the last change of each.
     fn resolve(&mut self, updates: &[Update<'_>]) -> Result<Vec<Change>, Error> {
-        let found: Vec<Option<UserKey>> = {
-            let users = self.users.read();
-            updates.iter().map(|update| users.find(update.user)).collect()
-        };
+        let found = self.users.read().find_all(updates.iter().map(|update| update.user));
         let mut changes = Vec::with_capacity(updates.len());
         let mut acquired: Vec<UserKey> = Vec::new();
         let mut writing = None;
@@ -329,16 +327,18 @@ impl RankTree {
             .collect();
         out.sort_unstable_by_key(by_place);
         let context = Context { entries: &self.entries, users: Ids::OnDemand(&self.users) };
-        for place in out {
-            self.index.remove(context, place);
+        for group in out.chunks(WARM_GROUP) {
+            self.index.warm(context, group);
+            group.iter().for_each(|place| self.index.remove(context, *place));
         }
         self.write(changes);
         let mut into: Vec<Place> =
             changes.iter().filter_map(|change| change.after.map(|facts| place(change.user, facts))).collect();
         into.sort_unstable_by_key(by_place);
         let context = Context { entries: &self.entries, users: Ids::OnDemand(&self.users) };
-        for place in into {
-            self.index.insert(context, place);
+        for group in into.chunks(WARM_GROUP) {
+            self.index.warm(context, group);
+            group.iter().for_each(|place| self.index.insert(context, *place));
         }
         self.release_leavers(changes);
     }

@@ -4,6 +4,8 @@
 //! integration test on the real sizes of chunks and nodes, and into the crate's unit tests, where both are tiny and a few
 //! hundred users make a tree of many levels. On failure proptest prints the shrunken steps and keeps their seed.
 
+#![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
+
 use std::cmp::Ordering;
 use std::sync::Arc;
 

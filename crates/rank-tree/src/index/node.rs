@@ -237,7 +237,7 @@ impl Node {
 
 /// How many children at the start are before something, by halving without branches that could be guessed wrong. Unused places are
 /// never before anything.
-#[inline]
+#[inline(always)]
 fn halve(is_before: impl Fn(usize) -> bool) -> usize {
     let mut start = 0;
     let mut step = FAN / 2;
@@ -249,7 +249,7 @@ fn halve(is_before: impl Fn(usize) -> bool) -> usize {
 }
 
 /// The sum of what is before a child. Sums of `u32` do not overflow: a tree holds fewer than 2^32 users.
-#[inline]
+#[inline(always)]
 fn sum_before(values: &[u32; FAN], child: usize) -> u64 {
     let mut sum = 0u32;
     for (place, value) in values.iter().enumerate() {

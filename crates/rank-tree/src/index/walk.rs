@@ -12,12 +12,15 @@ pub(crate) struct Walk<'a> {
     slot: usize,
     /// All users that are behind us.
     position: u64,
+    /// All users.
+    users: u64,
 }
 
 impl<'a> Walk<'a> {
     /// Begins after `position` users; at the end if there are not so many.
     pub(crate) fn new(index: &'a Index, context: Context<'a>, position: u64) -> Self {
-        let position = position.min(index.total().users);
+        let users = index.total().users;
+        let position = position.min(users);
         let mut path = Path { steps: [(0, 0); HEIGHT_MAX], height: index.height };
         let mut rest = position;
         let mut at = index.root;
@@ -32,7 +35,7 @@ impl<'a> Walk<'a> {
             path.steps[level] = (at, child as u32);
             at = node.kid(child) as u32;
         }
-        Walk { index, context, path, slot: rest as usize, position }
+        Walk { index, context, path, slot: rest as usize, position, users }
     }
 
     pub(crate) fn position(&self) -> u64 {
@@ -42,7 +45,7 @@ impl<'a> Walk<'a> {
     /// The user in front, over whom we step.
     #[inline]
     pub(crate) fn forward(&mut self) -> Option<Place> {
-        if self.position >= self.index.total().users {
+        if self.position >= self.users {
             return None;
         }
         if self.slot == self.chunk_count() {

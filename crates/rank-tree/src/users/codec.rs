@@ -52,36 +52,39 @@ impl Prefixes {
     }
 
     /// Encodes an id that is being stored; learns its prefix. `id` is at most [`ID_BYTES_MAX`] long.
+    #[inline]
     pub(crate) fn encode_to_store<'b>(&mut self, id: &[u8], buffer: &'b mut Buffer) -> &'b [u8] {
-        if self.places.len() < PREFIXES_MAX
-            && encode_uuid(id, buffer).is_none()
-            && let Some((prefix_length, _)) = split_prefix(id)
-            && self.find(&id[..prefix_length]).is_none()
-        {
-            self.places.push(Box::from(&id[..prefix_length]));
-        }
-        self.encode_to_find(id, buffer).expect("the prefix is known, or no place is left for it")
+        let length = self.encode(id, buffer).unwrap_or_else(|| {
+            let (prefix_length, upper) = split_prefix(id).expect("only a prefix can be unknown");
+            let (prefix, digits) = id.split_at(prefix_length);
+            self.places.push(Box::from(prefix));
+            encode_prefixed(self.places.len() as u8 - 1, digits, upper, buffer)
+        });
+        &buffer[..length]
     }
 
     /// Encodes an id that is being looked up; `None` if no stored id can have this form.
     #[inline]
     pub(crate) fn encode_to_find<'b>(&self, id: &[u8], buffer: &'b mut Buffer) -> Option<&'b [u8]> {
+        self.encode(id, buffer).map(|length| &buffer[..length])
+    }
+
+    /// The length of the encoded id; `None` if its prefix is not known and could still be learned.
+    #[inline]
+    fn encode(&self, id: &[u8], buffer: &mut Buffer) -> Option<usize> {
         debug_assert!(id.len() <= ID_BYTES_MAX);
-        let length = match encode_uuid(id, buffer) {
-            Some(length) => length,
-            None => match split_prefix(id) {
-                Some((prefix_length, upper)) => {
-                    let (prefix, digits) = id.split_at(prefix_length);
-                    match self.find(prefix) {
-                        Some(place) => encode_prefixed(place, digits, upper, buffer),
-                        None if self.places.len() < PREFIXES_MAX => return None,
-                        None => encode_plain(id, buffer),
-                    }
-                }
-                None => encode_plain(id, buffer),
-            },
-        };
-        Some(&buffer[..length])
+        if let Some(length) = encode_uuid(id, buffer) {
+            return Some(length);
+        }
+        if let Some((prefix_length, upper)) = split_prefix(id) {
+            let (prefix, digits) = id.split_at(prefix_length);
+            match self.find(prefix) {
+                Some(place) => return Some(encode_prefixed(place, digits, upper, buffer)),
+                None if self.places.len() < PREFIXES_MAX => return None,
+                None => {}
+            }
+        }
+        Some(encode_plain(id, buffer))
     }
 
     /// The id behind encoded bytes that this `Prefixes` made.

@@ -7,6 +7,8 @@
 //! grows by a fifth, alone); tombstones (removal instead moves the following cells back); a separate array of hash bits (one
 //! more byte a user and one more cache line).
 
+use std::hint::black_box;
+
 /// Bits of the hash that choose the segment.
 const SEGMENT_BITS: u32 = 10;
 const EMPTY: u32 = u32::MAX;
@@ -44,6 +46,21 @@ impl Slots {
     pub(super) fn find(&self, hash: u64, is_it: impl Fn(u32) -> bool) -> Option<u32> {
         let segment = &self.segments[segment_of(hash)];
         segment.find(hash, is_it).map(|cell| segment.number(cell))
+    }
+
+    /// Starts loading the cells where the search for a hash begins.
+    #[inline]
+    pub(super) fn touch(&self, hash: u64) {
+        let cells = &self.segments[segment_of(hash)].cells;
+        if !cells.is_empty() {
+            black_box(cells[home_of(hash, cells.len())]);
+        }
+    }
+
+    /// The first number that may be the one stored under a hash.
+    #[inline]
+    pub(super) fn candidate(&self, hash: u64) -> Option<u32> {
+        self.find(hash, |_| true)
     }
 
     /// Stores a number that is not there under its hash; `hash_of` tells the hash of any number that is.
