@@ -127,6 +127,17 @@ fn a_lost_or_repeated_or_swapped_block_is_refused() {
 }
 
 #[test]
+fn a_wrong_number_of_users_is_refused_even_if_its_checksum_is_right() {
+    let mut bytes = bytes_of(&tree(Order::High, 60));
+    let end = bytes.len() - 24;
+    bytes[end + 12] += 1;
+    let seal = crc32fast::hash(&bytes[end..end + 20]);
+    bytes[end + 20..].copy_from_slice(&seal.to_le_bytes());
+    let error = load(Order::High, &bytes).expect_err("61 users are said to be there");
+    assert!(error.to_string().contains("the number of users is not that of the rows"), "{error}");
+}
+
+#[test]
 fn another_order_or_version_or_file_is_refused_by_name() {
     let bytes = bytes_of(&tree(Order::Low, 5));
     assert!(matches!(load(Order::High, &bytes), Err(CheckpointError::OtherOrder { found: Order::Low })));

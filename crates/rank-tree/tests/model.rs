@@ -321,3 +321,28 @@ fn a_range_is_read_without_gap_or_repeat_while_entries_change() {
         );
     }
 }
+
+/// Takes users away one after the other from the front of a tie, its end, and the middle of the list, so that chunks and nodes empty
+/// from every side.
+#[test]
+fn users_who_leave_in_order_leave_a_sound_tree() {
+    for from in [0.0, 0.3, 0.5, 1.0] {
+        for scores in [1, 3, 40] {
+            let mut tree = RankTree::new(Order::High, Arc::new(Users::new()));
+            let mut model = Model::new(Order::High);
+            for n in 0..400 {
+                let entry = Entry { score: n as i64 % scores, reached_at: n as u64 / 2 };
+                tree.set(&id(n), entry).unwrap();
+                model.set(&id(n), Some(entry));
+            }
+            while let Some(last) = model.rows.len().checked_sub(1) {
+                let position = (last as f64 * from) as usize;
+                let (user, entry) = model.rows.remove(position);
+                assert_eq!(tree.remove(&user), Some(entry));
+                tree.verify().unwrap_or_else(|broken| panic!("{last} left, from {from}: {broken}"));
+                check_one(&tree, &model, position);
+            }
+            assert!(tree.is_empty());
+        }
+    }
+}
