@@ -6,6 +6,7 @@
 //!
 //! | backend | for |
 //! |---|---|
+//! | [`EmbeddedTable`] | the default: one folder on this machine's disk |
 //! | [`ReferenceTable`] | tests: plain maps, obviously right, nothing kept |
 //!
 //! Around any backend, for tests: [`DelayedTable`] lets global indexes lag and [`FaultyTable`] fails on purpose.
@@ -14,6 +15,7 @@
 pub mod clock;
 pub mod contract;
 mod delayed;
+pub mod embedded;
 pub mod error;
 mod faulty;
 pub mod item;
@@ -28,6 +30,7 @@ use async_trait::async_trait;
 
 pub use clock::{Clock, ManualClock, SystemClock};
 pub use delayed::DelayedTable;
+pub use embedded::EmbeddedTable;
 pub use error::{Error, FailedCondition, Result, WriteFailure};
 pub use faulty::{Fault, FaultyTable};
 pub use item::{Attributes, Item, Value};

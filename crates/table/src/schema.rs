@@ -5,7 +5,7 @@
 //! `check` and the reference all ask it.
 
 use crate::error::{Error, Result};
-use crate::item::{Item, PK, SK, Value};
+use crate::item::{EXPIRES_AT, Item, PK, SK, Value};
 use crate::key::{Key, SortType, SortValue, Text};
 
 /// Which partition an index row lives in, and with that which consistency can be promised.
@@ -17,7 +17,7 @@ pub enum Scope {
     Global,
 }
 
-/// What an index row carries besides its own key and the item's key.
+/// What an index row carries besides its own key, the item's key, and `expires_at` if the item has it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Projection {
     /// Nothing more.
@@ -98,10 +98,11 @@ impl Index {
         Item { key: item.key.clone(), attributes }
     }
 
-    /// Whether a row carries attribute `name`.
+    /// Whether a row carries attribute `name`. Every row carries `expires_at`: it must know when it is gone.
     pub fn carries(&self, name: &str) -> bool {
         name == self.partition
             || name == self.sort
+            || name == EXPIRES_AT
             || match &self.projection {
                 Projection::KeysOnly => false,
                 Projection::Include(names) => names.iter().any(|included| included == name),

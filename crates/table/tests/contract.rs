@@ -3,9 +3,11 @@
 use std::sync::Arc;
 
 use standings_table::contract::{Subject, schema};
-use standings_table::{DelayedTable, FaultyTable, ReferenceTable, contract_tests};
+use standings_table::embedded::Options;
+use standings_table::{DelayedTable, EmbeddedTable, FaultyTable, ReferenceTable, contract_tests};
 
 contract_tests!(reference, super::reference_table, pollster::block_on);
+contract_tests!(embedded, super::embedded_table, pollster::block_on);
 contract_tests!(delayed, super::delayed_table, pollster::block_on);
 contract_tests!(faulty, super::faulty_table, pollster::block_on);
 
@@ -28,4 +30,12 @@ fn delayed_table() -> Subject {
 fn faulty_table() -> Subject {
     let clock = Subject::start_clock();
     Subject::new(Arc::new(FaultyTable::new(ReferenceTable::new(schema(), clock.clone()))), clock)
+}
+
+fn embedded_table() -> Subject {
+    let clock = Subject::start_clock();
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let table =
+        EmbeddedTable::open(folder.path(), Options::new(schema()).clock(clock.clone())).expect("opened");
+    Subject::new(Arc::new(table), clock).keeping(folder)
 }

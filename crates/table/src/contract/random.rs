@@ -37,13 +37,7 @@ pub async fn compare_with_reference(subject: &Subject, random: &mut Random, step
 }
 
 async fn transact_on_both(subject: &Subject, reference: &ReferenceTable, random: &mut Random) {
-    let mut operations: Vec<Operation> = Vec::new();
-    for _ in 0..=random.below(4) {
-        let operation = random_operation(random);
-        if operations.iter().all(|other| other.key() != operation.key()) {
-            operations.push(operation);
-        }
-    }
+    let operations = random_transaction(random);
     let ours = subject.table.transact(operations.clone()).await;
     let theirs = reference.transact(operations.clone()).await;
     match (ours, theirs) {
@@ -53,6 +47,18 @@ async fn transact_on_both(subject: &Subject, reference: &ReferenceTable, random:
         }
         (ours, theirs) => panic!("{operations:?}: {ours:?}, reference {theirs:?}"),
     }
+}
+
+/// A few random operations on different items.
+pub fn random_transaction(random: &mut Random) -> Vec<Operation> {
+    let mut operations: Vec<Operation> = Vec::new();
+    for _ in 0..=random.below(4) {
+        let operation = random_operation(random);
+        if operations.iter().all(|other| other.key() != operation.key()) {
+            operations.push(operation);
+        }
+    }
+    operations
 }
 
 async fn query_both(subject: &Subject, reference: &ReferenceTable, random: &mut Random) {
