@@ -278,10 +278,11 @@ fn engine_error(doing: &str, file: &Path, key: Option<String>, error: fjall::Err
     let corrupt = |detail: String| Error::Corrupt { file: file.to_owned(), key: key.clone(), detail };
     match error {
         fjall::Error::Io(error) | fjall::Error::Storage(fjall::LsmError::Io(error)) => match error.kind() {
-            // Files that are too short or not there, where the engine knows that they must be.
+            // Files too short or not there, or places in them that cannot be: the engine knows that they must be.
             std::io::ErrorKind::UnexpectedEof
             | std::io::ErrorKind::NotFound
-            | std::io::ErrorKind::InvalidData => corrupt(error.to_string()),
+            | std::io::ErrorKind::InvalidData
+            | std::io::ErrorKind::InvalidInput => corrupt(error.to_string()),
             _ => folder::io(doing, file, &error),
         },
         fjall::Error::Locked => Error::Locked {
