@@ -9,7 +9,8 @@
 //! | [`EmbeddedTable`] | the default: one folder on this machine's disk |
 //! | [`ReferenceTable`] | tests: plain maps, obviously right, nothing kept |
 //!
-//! Around any backend, for tests: [`DelayedTable`] lets global indexes lag and [`FaultyTable`] fails on purpose.
+//! Around any backend: [`MeteredTable`] counts capacity units as DynamoDB bills them; for tests,
+//! [`DelayedTable`] lets global indexes lag and [`FaultyTable`] fails on purpose.
 //! A new backend is a module here and one line in `tests/contract.rs`.
 
 pub mod clock;
@@ -21,6 +22,7 @@ mod faulty;
 pub mod item;
 pub mod key;
 pub mod limits;
+pub mod meter;
 pub mod operation;
 pub mod query;
 mod reference;
@@ -35,6 +37,7 @@ pub use error::{Error, FailedCondition, Result, WriteFailure};
 pub use faulty::{Fault, FaultyTable};
 pub use item::{Attributes, Item, Value};
 pub use key::{Key, SortType, SortValue, Text};
+pub use meter::{Meter, MeteredTable};
 pub use operation::{Condition, Operation, Receipt, RowWrite};
 pub use query::{Consistency, Direction, Page, Position, Query, Scan, SortRange};
 pub use reference::ReferenceTable;

@@ -4,11 +4,14 @@ use std::sync::Arc;
 
 use standings_table::contract::{Subject, schema};
 use standings_table::embedded::Options;
-use standings_table::{DelayedTable, EmbeddedTable, FaultyTable, ReferenceTable, contract_tests};
+use standings_table::{
+    DelayedTable, EmbeddedTable, FaultyTable, MeteredTable, ReferenceTable, contract_tests,
+};
 
 contract_tests!(reference, super::reference_table, pollster::block_on);
 contract_tests!(embedded, super::embedded_table, pollster::block_on);
 contract_tests!(delayed, super::delayed_table, pollster::block_on);
+contract_tests!(metered, super::metered_table, pollster::block_on);
 contract_tests!(faulty, super::faulty_table, pollster::block_on);
 
 fn reference_table() -> Subject {
@@ -38,4 +41,10 @@ fn embedded_table() -> Subject {
     let table =
         EmbeddedTable::open(folder.path(), Options::new(schema()).clock(clock.clone())).expect("opened");
     Subject::new(Arc::new(table), clock).keeping(folder)
+}
+
+fn metered_table() -> Subject {
+    let clock = Subject::start_clock();
+    let table = ReferenceTable::new(schema(), clock.clone());
+    Subject::new(Arc::new(MeteredTable::new(table, clock.clone())), clock)
 }
