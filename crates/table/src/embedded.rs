@@ -142,9 +142,16 @@ impl EmbeddedTable {
         let inner = Arc::new(Inner { schema: options.schema, clock: options.clock, engine, queue });
         let stop = Arc::new(sweeper::Stop::default());
         let mut table = Self { inner: Some(inner.clone()), folder, stop: stop.clone(), threads: Vec::new() };
+        // One place in the channel is enough: the keeper looks at all memtables each time it is woken.
+        let (full, woken) = std::sync::mpsc::sync_channel::<()>(1);
+        let keeping = inner.clone();
+        table.spawn("table-keeper", move || keeping.engine.keep(&woken))?;
         let committing = inner.clone();
         table.spawn("table-committer", move || {
-            committer::run(&committing.queue, &committing.engine, &committing.schema, &*committing.clock);
+            let Inner { queue, engine, schema, clock } = &*committing;
+            committer::run(queue, engine, schema, &**clock, || {
+                let _ = full.try_send(());
+            });
         })?;
         table.spawn("table-sweeper", move || sweeper::run(&inner, &stop, options.sweep_interval))?;
         Ok(table)
@@ -274,7 +281,9 @@ impl Table for EmbeddedTable {
 
     async fn transact(&self, operations: Vec<Operation>) -> Result<Receipt> {
         let inner = self.inner();
-        let prepared = Prepared::new(&inner.schema, operations)?;
+        let mut prepared = Prepared::new(&inner.schema, operations)?;
+        // Reading here, on many threads, spares the one committer from it.
+        prepared.look_up(&inner.engine, &inner.schema, inner.queue.committed())?;
         let answer = inner.queue.submit(prepared)?;
         // The committer answers everyone it has taken on; without an answer, it has died on the way.
         answer.await.unwrap_or_else(|_| {

@@ -106,16 +106,7 @@ pub(crate) fn check_item(schema: &Schema, item: &Item) -> Result<()> {
             _ => {}
         }
     }
-    schema.check_item(item)?;
-    for index in schema.indexes() {
-        if let Some(place) = index.place_of(item) {
-            at_most(Limit::PartitionKeyBytes, place.partition.len(), PARTITION_KEY_BYTES_MAX)?;
-            if let crate::key::SortValue::String(text) = &place.sort {
-                at_most(Limit::SortKeyBytes, text.len(), SORT_KEY_BYTES_MAX)?;
-            }
-        }
-    }
-    Ok(())
+    schema.check_item(item)
 }
 
 /// Refuses a transaction no backend can do.

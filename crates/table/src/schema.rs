@@ -7,6 +7,7 @@
 use crate::error::{Error, Result};
 use crate::item::{EXPIRES_AT, Item, PK, SK, Value};
 use crate::key::{Key, SortType, SortValue, Text};
+use crate::limits::{self, Limit};
 
 /// Which partition an index row lives in, and with that which consistency can be promised.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -78,9 +79,22 @@ impl Index {
 
     /// The place of the item in this index, or nothing if it does not carry the attributes.
     pub fn place_of(&self, item: &Item) -> Option<Place> {
-        let partition = item.index_text(&self.partition)?.clone();
-        let sort = item.index_sort(&self.sort)?;
-        (sort.sort_type() == self.sort_type).then_some(Place { partition, sort })
+        self.spot_of(item).map(|spot| Place { partition: spot.partition.clone(), sort: spot.sort.to_value() })
+    }
+
+    /// The same without copying anything.
+    pub(crate) fn spot_of<'a>(&self, item: &'a Item) -> Option<Spot<'a>> {
+        let partition = item.index_text(&self.partition)?;
+        let sort = match (&*self.sort, self.sort_type) {
+            (PK, SortType::String) => SortRef::String(&item.key.pk),
+            (SK, SortType::String) => SortRef::String(&item.key.sk),
+            (name, sort_type) => match (item.get(name)?, sort_type) {
+                (Value::String(text), SortType::String) => SortRef::String(text),
+                (Value::Number(number), SortType::Number) => SortRef::Number(*number),
+                _ => return None,
+            },
+        };
+        Some(Spot { partition, sort })
     }
 
     /// The row this index holds for the item: its place, and the item cut down to the projection.
@@ -110,25 +124,64 @@ impl Index {
             }
     }
 
-    /// DynamoDB refuses an item whose index attribute has the wrong type or is an empty string.
+    /// DynamoDB refuses an item whose index attribute has the wrong type, is an empty string or too long.
     fn check_item(&self, item: &Item) -> Result<()> {
+        let partition = item.get(&self.partition);
+        let sort = item.get(&self.sort);
         let refuse = |attribute: &Text, why: &str| {
             let why = format!("attribute `{attribute}` orders index `{}` and {why}", self.name);
             Err(Error::InvalidItem { key: item.key.clone(), why })
         };
-        match item.get(&self.partition) {
+        match partition {
+            None => {}
             Some(Value::String(text)) if text.is_empty() => {
                 return refuse(&self.partition, "must not be empty");
             }
-            Some(Value::String(_)) | None => {}
+            Some(Value::String(text)) => {
+                limits::at_most(Limit::PartitionKeyBytes, text.len(), limits::PARTITION_KEY_BYTES_MAX)?;
+            }
             Some(_) => return refuse(&self.partition, "must be a string"),
         }
-        match (item.get(&self.sort), self.sort_type) {
+        match (sort, self.sort_type) {
             (None, _) | (Some(Value::Number(_)), SortType::Number) => Ok(()),
-            (Some(Value::String(text)), SortType::String) if !text.is_empty() => Ok(()),
+            (Some(Value::String(text)), SortType::String) if !text.is_empty() => {
+                limits::at_most(Limit::SortKeyBytes, text.len(), limits::SORT_KEY_BYTES_MAX)
+            }
             (Some(Value::String(_)), SortType::String) => refuse(&self.sort, "must not be empty"),
             (Some(_), SortType::String) => refuse(&self.sort, "must be a string"),
             (Some(_), SortType::Number) => refuse(&self.sort, "must be a number"),
+        }
+    }
+}
+
+/// [`Place`] by reference: on the way of every write, where copies would be most of the cost.
+#[derive(Clone, Copy)]
+pub(crate) struct Spot<'a> {
+    pub(crate) partition: &'a Text,
+    pub(crate) sort: SortRef<'a>,
+}
+
+/// [`SortValue`] by reference.
+#[derive(Clone, Copy)]
+pub(crate) enum SortRef<'a> {
+    String(&'a Text),
+    Number(i64),
+}
+
+impl SortRef<'_> {
+    fn to_value(self) -> SortValue {
+        match self {
+            Self::String(text) => SortValue::String(text.clone()),
+            Self::Number(number) => SortValue::Number(number),
+        }
+    }
+}
+
+impl<'a> From<&'a SortValue> for SortRef<'a> {
+    fn from(value: &'a SortValue) -> Self {
+        match value {
+            SortValue::String(text) => Self::String(text),
+            SortValue::Number(number) => Self::Number(*number),
         }
     }
 }

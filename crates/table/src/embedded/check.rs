@@ -63,7 +63,9 @@ pub(crate) fn run(inner: &Inner) -> Result<CheckReport> {
             let row = encoding::index_key(&place.partition, &place.sort, &item.key);
             match engine.get_at(&snapshot, Space::Index(at), &row)? {
                 None => report.difference(|| format!("{}: the row of {} is missing", index.name, item.key)),
-                Some(stored) if *stored != *encoding::index_value(index, &item) => {
+                Some(stored)
+                    if stored != encoding::slice(|bytes| encoding::push_index_value(bytes, index, &item)) =>
+                {
                     report.difference(|| {
                         format!("{}: the row of {} shows something else", index.name, item.key)
                     });

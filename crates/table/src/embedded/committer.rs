@@ -12,14 +12,14 @@
 use std::collections::VecDeque;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::oneshot;
 
 use crate::clock::Clock;
 use crate::embedded::engine::Engine;
-use crate::embedded::plan::{Plan, Prepared};
+use crate::embedded::plan::{History, Plan, Prepared};
 use crate::error::{Error, Result, WriteFailure};
 use crate::operation::Receipt;
 use crate::schema::Schema;
@@ -57,6 +57,7 @@ pub(crate) struct Queue {
 /// What the committer has done since it started.
 #[derive(Debug, Default)]
 struct Counters {
+    /// Also the number of the last batch that was committed; see `History`.
     batches: AtomicU64,
     transactions: AtomicU64,
     rows: AtomicU64,
@@ -106,6 +107,11 @@ impl Queue {
             self.arrived.notify_one();
         }
         Ok(receiver)
+    }
+
+    /// The number of the last batch whose rows can be read.
+    pub(crate) fn committed(&self) -> u64 {
+        self.counters.batches.load(Ordering::Acquire)
     }
 
     /// The error for every write, once one has failed.
@@ -163,8 +169,8 @@ impl Queue {
     }
 }
 
-/// The committer's thread: runs until the queue is closed and empty.
-pub(crate) fn run(queue: &Arc<Queue>, engine: &Engine, schema: &Schema, clock: &dyn Clock) {
+/// The committer's thread: runs until the queue is closed and empty. Calls `full` when a memtable has reached its size.
+pub(crate) fn run(queue: &Queue, engine: &Engine, schema: &Schema, clock: &dyn Clock, full: impl Fn()) {
     // However this thread ends, nobody is left waiting for an answer that cannot come.
     struct CloseOnExit<'a>(&'a Queue);
     impl Drop for CloseOnExit<'_> {
@@ -174,18 +180,26 @@ pub(crate) fn run(queue: &Arc<Queue>, engine: &Engine, schema: &Schema, clock: &
         }
     }
     let _close = CloseOnExit(queue);
+    let mut history = History::new();
     while let Some(requests) = queue.take_batch() {
         match queue.refused() {
             Some(refused) => {
                 requests.into_iter().for_each(|request| answer(request.answer, Err(refused.clone())));
             }
-            None => commit(queue, engine, schema, clock, requests),
+            None => {
+                let batch = queue.committed() + 1;
+                let plan =
+                    Plan::new(engine, schema, clock.now_seconds(), &mut history, batch, requests.len());
+                commit(queue, engine, plan, requests);
+                if engine.has_full_memtable() {
+                    full();
+                }
+            }
         }
     }
 }
 
-fn commit(queue: &Queue, engine: &Engine, schema: &Schema, clock: &dyn Clock, requests: Vec<Request>) {
-    let mut plan = Plan::new(engine, schema, clock.now_seconds());
+fn commit(queue: &Queue, engine: &Engine, mut plan: Plan<'_>, requests: Vec<Request>) {
     let mut answers = Vec::with_capacity(requests.len());
     for Request { prepared, answer } in requests {
         answers.push((answer, plan.add(prepared)));
@@ -196,7 +210,8 @@ fn commit(queue: &Queue, engine: &Engine, schema: &Schema, clock: &dyn Clock, re
     } else {
         engine.wait_for_room().and_then(|()| engine.commit(plan.into_rows()))
     };
-    queue.counters.batches.fetch_add(u64::from(rows > 0), Ordering::Relaxed);
+    // Only now may a caller that reads rely on seeing this batch.
+    queue.counters.batches.fetch_add(u64::from(rows > 0), Ordering::Release);
     queue.counters.transactions.fetch_add(answers.len() as u64, Ordering::Relaxed);
     queue.counters.rows.fetch_add(rows as u64, Ordering::Relaxed);
     match written {

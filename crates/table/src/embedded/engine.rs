@@ -9,12 +9,16 @@
 //! - Creating and replacing journals syncs the files and the folder before they are used.
 //! - Blocks and batches carry checksums that are verified whenever they are read from disk.
 //! - Four waiting memtables or thirty overlapping runs make a commit sleep inside fjall, in steps of 100 ms, for ever
-//!   if the worker has died. [`Engine::wait_for_room`] waits before that point, in short steps, and gives up
-//!   when the background work has failed.
+//!   if the worker has died; and asking for a memtable to be replaced at every commit can fill the workers' queue
+//!   until they wait for themselves. So this crate replaces memtables itself ([`Engine::keep`]), never
+//!   more than fjall bears, and [`Engine::wait_for_room`] waits in short steps and gives up when the work has failed.
+//! - With several workers, one of them keeps passing merge requests round in circles while another merges,
+//!   which costs a core; so there is one. It does one thing at a time, and the memtables are what it may be late by.
 //! - On damaged files some of its code panics; [`Engine::guard`] turns that into an error.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use fjall::config::{FilterPolicy, FilterPolicyEntry};
@@ -28,11 +32,15 @@ use crate::error::{Error, Result, WriteFailure};
 use crate::query::Direction;
 use crate::schema::Schema;
 
-/// Waiting memtables of one keyspace at which commits wait; fjall itself would halt at 4.
-const SEALED_MEMTABLES_MAX: usize = 3;
+/// A memtable is not replaced while so many of its keyspace wait to be written out; fjall halts commits at 4.
+const SEALED_MEMTABLES_MAX: usize = 2;
+/// A memtable may grow to so many times its size before commits wait for the worker.
+const MEMTABLE_GROWTH_MAX: u64 = 4;
 /// Overlapping runs of one keyspace at which commits wait; fjall itself would slow down at 20.
 const OVERLAPPING_RUNS_MAX: usize = 19;
 const WAIT_STEP: Duration = Duration::from_millis(1);
+/// How often the keeper looks for memtables it can let go.
+const RELEASE_EVERY: Duration = Duration::from_secs(1);
 /// Less free space than this, when a background write has failed, means that the disk is full.
 const FULL_BELOW_BYTES: u64 = 1 << 20;
 
@@ -55,13 +63,14 @@ pub(crate) enum Space {
 /// One row to write: a value, or nothing to remove it.
 pub(crate) struct RowChange {
     pub(crate) space: Space,
-    pub(crate) key: Vec<u8>,
-    pub(crate) value: Option<Vec<u8>>,
+    pub(crate) key: fjall::Slice,
+    pub(crate) value: Option<fjall::Slice>,
 }
 
 /// An open engine.
 pub(crate) struct Engine {
     folder: PathBuf,
+    memtable_bytes: u64,
     database: Database,
     items: Keyspace,
     indexes: Vec<Keyspace>,
@@ -84,9 +93,9 @@ impl Engine {
             .cache_size(tuning.cache_bytes)
             .max_journaling_size(tuning.journal_bytes_max)
             .journal_compression(CompressionType::None)
-            .worker_threads(2)
+            .worker_threads(1)
             .open()?;
-        let options = || KeyspaceCreateOptions::default().max_memtable_size(tuning.memtable_bytes);
+        let options = || KeyspaceCreateOptions::default().max_memtable_size(u64::MAX);
         // Only items are looked up by their whole key; index rows are read in ranges, which filters cannot help.
         let unfiltered = || options().filter_policy(FilterPolicy::all(FilterPolicyEntry::None));
         let items = database.keyspace("items", options)?;
@@ -94,7 +103,8 @@ impl Engine {
         let index =
             |index: &crate::schema::Index| database.keyspace(&format!("index-{}", index.name), unfiltered);
         let indexes = schema.indexes().iter().map(index).collect::<fjall::Result<_>>()?;
-        Ok(Self { folder: folder.to_owned(), database, items, indexes, expiry })
+        let (folder, memtable_bytes) = (folder.to_owned(), tuning.memtable_bytes);
+        Ok(Self { folder, memtable_bytes, database, items, indexes, expiry })
     }
 
     /// The folder the engine lives in.
@@ -184,7 +194,7 @@ impl Engine {
     /// Returns when a commit will not be held up inside the engine, or fails if it would be for ever.
     pub(crate) fn wait_for_room(&self) -> std::result::Result<(), WriteFailure> {
         let crowded = |keyspace: &Keyspace| {
-            keyspace.sealed_memtable_count() >= SEALED_MEMTABLES_MAX
+            memtable_bytes(keyspace) > self.memtable_bytes * MEMTABLE_GROWTH_MAX
                 || keyspace.tree.l0_run_count() > OVERLAPPING_RUNS_MAX
         };
         while self.keyspaces().any(crowded) {
@@ -193,6 +203,43 @@ impl Engine {
             std::thread::sleep(WAIT_STEP);
         }
         Ok(())
+    }
+
+    /// Whether a memtable has reached its size.
+    pub(crate) fn has_full_memtable(&self) -> bool {
+        self.keyspaces().any(|keyspace| memtable_bytes(keyspace) > self.memtable_bytes)
+    }
+
+    /// The keeper's thread: each time it is woken, puts new memtables in the place of those that have reached their size
+    /// and has them written out. Ends when nobody can wake it any more.
+    ///
+    /// Once written out, a memtable is of no use, and fjall would free its hundred thousand rows while holding a lock that
+    /// every commit needs: a stall of 10 ms for each MiB. Keeping a reference until fjall has let go moves that here.
+    pub(crate) fn keep(&self, woken: &std::sync::mpsc::Receiver<()>) {
+        let mut written_out = Vec::new();
+        loop {
+            match woken.recv_timeout(RELEASE_EVERY) {
+                Ok(()) => {}
+                Err(std::sync::mpsc::RecvTimeoutError::Timeout) => {
+                    written_out.retain(|memtable| Arc::strong_count(memtable) > 1);
+                    continue;
+                }
+                Err(std::sync::mpsc::RecvTimeoutError::Disconnected) => return,
+            }
+            for keyspace in self.keyspaces() {
+                let memtable = keyspace.tree.active_memtable();
+                let room = keyspace.sealed_memtable_count() < SEALED_MEMTABLES_MAX;
+                if memtable.size() <= self.memtable_bytes || !room {
+                    continue;
+                }
+                written_out.push(memtable);
+                if let Err(error) = keyspace.rotate_memtable() {
+                    // The engine refuses further writes by itself; the next commit will be told.
+                    tracing::error!(%error, keyspace = %keyspace.name(), "replacing a memtable failed");
+                }
+            }
+            written_out.retain(|memtable| Arc::strong_count(memtable) > 1);
+        }
     }
 
     /// Writes all rows or none, and syncs. After an error, what the disk holds is unknown.
@@ -272,6 +319,10 @@ impl Engine {
     fn is_disk_full(&self) -> bool {
         rustix::fs::statvfs(&self.folder).is_ok_and(|disk| disk.f_bavail * disk.f_frsize < FULL_BELOW_BYTES)
     }
+}
+
+fn memtable_bytes(keyspace: &Keyspace) -> u64 {
+    keyspace.tree.active_memtable().size()
 }
 
 fn engine_error(doing: &str, file: &Path, key: Option<String>, error: fjall::Error) -> Error {

@@ -50,9 +50,9 @@ pub(crate) fn of_table_query(query: &Query) -> KeyRange {
 /// The keys of an index that a query wants.
 pub(crate) fn of_index_query(query: &Query) -> KeyRange {
     let partition = encoding::index_partition(&query.partition);
-    let at = |sort| {
+    let at = |sort: &crate::key::SortValue| {
         let mut bytes = partition.clone();
-        encoding::push_sort(&mut bytes, sort);
+        encoding::push_sort(&mut bytes, sort.into());
         bytes
     };
     let mut range = match &query.sort {
