@@ -20,6 +20,7 @@ mod encoding;
 mod engine;
 mod folder;
 mod journal;
+mod manifest;
 mod plan;
 mod range;
 mod sweeper;
@@ -136,6 +137,7 @@ impl EmbeddedTable {
         folder.ensure_table(&options.schema, |engine| {
             Engine::open(engine, &options.schema, &tuning).map(drop)
         })?;
+        manifest::verify(&folder.engine())?;
         journal::verify(folder.path(), &folder.engine())?;
         let engine = Engine::open(&folder.engine(), &options.schema, &tuning)?;
         let queue = Arc::new(Queue::new(folder.path().to_owned()));

@@ -11,7 +11,7 @@
 //! | eventual read | half |
 //!
 //! Index rows are not doubled in a transaction: DynamoDB doubles the writes it prepares and commits, which are
-//! the items; index rows follow as ordinary writes. If the bill says otherwise one day, [`ROW_FACTOR`] is the place.
+//! the items; index rows follow as ordinary writes. If the bill says otherwise one day, `ROW_FACTOR` is the place.
 //! A transaction whose conditions fail is billed for its items all the same.
 //!
 //! A partition is a partition key of the table, or of a global index; rows of local indexes live with their items and

@@ -12,7 +12,7 @@
 //! - A table that was closed in good order left a note of how long its newest journal was: damage before that.
 //! - Otherwise it is the torn tail of a batch nobody was told of; it is cut off.
 //!
-//! The one thing this cannot see is damage to the very last batch before a crash.
+//! What this cannot see is damage to the very last batch before a crash.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::Write;
@@ -55,7 +55,8 @@ pub(crate) fn verify(table_folder: &Path, engine_folder: &Path) -> Result<()> {
         if at < newest {
             return damaged(format!("the batch at byte {end} is damaged, though a newer journal follows"));
         }
-        if let Some(later) = (end + 1..bytes.len()).find(|later| batch_at(&bytes[*later..]).is_some()) {
+        // A whole batch right there has only the wrong sequence number: then it, or the one before it, is damaged.
+        if let Some(later) = (end..bytes.len()).find(|later| batch_at(&bytes[*later..]).is_some()) {
             return damaged(format!(
                 "the batch at byte {end} is damaged, though the one at byte {later} is whole"
             ));
@@ -132,23 +133,28 @@ fn cut(path: &Path, length: u64) -> Result<()> {
     cut().map_err(|error| folder::io("cutting", path, &error))
 }
 
-/// Where the run of whole batches from the beginning ends.
+/// Where the run of whole batches from the beginning ends. Their sequence numbers rise; the checksum does
+/// not cover them, so this is what guards them.
 fn whole_batches_end(bytes: &[u8]) -> usize {
-    let mut end = 0;
-    while let Some(length) = batch_at(&bytes[end..]) {
+    let (mut end, mut last) = (0, None);
+    while let Some((length, sequence)) = batch_at(&bytes[end..])
+        && last.is_none_or(|last| last < sequence)
+    {
         end += length;
+        last = Some(sequence);
     }
     end
 }
 
-/// The length of the whole batch at the beginning of the bytes, if there is one:
+/// The length and sequence number of the whole batch at the beginning of the bytes, if there is one:
 /// `start, count u32, sequence u64`, then `count` rows, then `end, checksum of the rows u64, trailer`.
-fn batch_at(bytes: &[u8]) -> Option<usize> {
+fn batch_at(bytes: &[u8]) -> Option<(usize, u64)> {
     let (header, mut rest) = bytes.split_first_chunk::<13>()?;
     if header[0] != TAG_START {
         return None;
     }
     let count = u32::from_le_bytes(*header[1..].first_chunk()?);
+    let sequence = u64::from_le_bytes(*header[5..].first_chunk()?);
     let mut hash = Xxh3::new();
     for _ in 0..count {
         let length = row_length(rest)?;
@@ -159,7 +165,7 @@ fn batch_at(bytes: &[u8]) -> Option<usize> {
     let (footer, rest) = rest.split_first_chunk::<13>()?;
     let checksum = u64::from_le_bytes(*footer[1..].first_chunk()?);
     let whole = footer[0] == TAG_END && footer.ends_with(TRAILER) && checksum == hash.digest();
-    whole.then(|| bytes.len() - rest.len())
+    whole.then(|| (bytes.len() - rest.len(), sequence))
 }
 
 /// `item, type, compression, keyspace u64, key length u16, value length u32, stored length u32, key, value`
