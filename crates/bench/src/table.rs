@@ -43,7 +43,7 @@ pub(crate) struct TableArgs {
     #[arg(long, default_value_t = 1_000_000)]
     scan_entries: usize,
     /// Memory for gathering rows, for items and for each index, in MiB.
-    #[arg(long, default_value_t = 32)]
+    #[arg(long, default_value_t = 16)]
     memtable_mib: u64,
     /// Leaves SQLite out.
     #[arg(long)]

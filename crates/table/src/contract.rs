@@ -65,7 +65,14 @@ impl Subject {
             let page = self.table.query(&query).await.expect("the query is answered");
             items.extend(page.items);
             match page.next {
-                Some(next) => query.start_after = Some(next),
+                Some(next) => {
+                    assert_ne!(
+                        query.start_after.as_ref(),
+                        Some(&next),
+                        "a page goes on after the one before"
+                    );
+                    query.start_after = Some(next);
+                }
                 None => return items,
             }
         }
@@ -80,7 +87,14 @@ impl Subject {
                 let page = self.table.scan(&scan).await.expect("the scan is answered");
                 items.extend(page.items);
                 match page.next {
-                    Some(next) => scan.start_after = Some(next),
+                    Some(next) => {
+                        assert_ne!(
+                            scan.start_after.as_ref(),
+                            Some(&next),
+                            "a page goes on after the one before"
+                        );
+                        scan.start_after = Some(next);
+                    }
                     None => break,
                 }
             }

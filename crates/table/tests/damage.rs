@@ -197,6 +197,30 @@ fn a_changed_byte_anywhere_is_reported_or_harmless() {
     assert!(reported > 0);
 }
 
+#[test]
+fn every_byte_of_the_lists_of_files_counts() {
+    let folder = tempfile::tempdir().unwrap();
+    let original = folder.path().join("original");
+    drop(open(&original).unwrap());
+    let keyspace = original.join("engine/keyspaces/1");
+    let current = std::fs::read(keyspace.join("current")).unwrap();
+    let list = format!("v{}", u64::from_le_bytes(current[..8].try_into().unwrap()));
+    for name in ["current", &list] {
+        let length = std::fs::read(keyspace.join(name)).unwrap().len();
+        for at in (0..length).step_by(3) {
+            let damaged = folder.path().join("damaged");
+            copy(&original, &damaged);
+            let path = damaged.join("engine/keyspaces/1").join(name);
+            let mut bytes = std::fs::read(&path).unwrap();
+            bytes[at] ^= 0x10;
+            std::fs::write(&path, bytes).unwrap();
+            let error = open(&damaged).err().unwrap_or_else(|| panic!("{name} byte {at}: opened"));
+            assert!(matches!(error, Error::Corrupt { .. }), "{name} byte {at}: {error}");
+            std::fs::remove_dir_all(&damaged).unwrap();
+        }
+    }
+}
+
 fn read_through(folder: &Path) -> Result<(Vec<Item>, standings_table::embedded::CheckReport), Error> {
     let table = open(folder)?;
     let report = table.check()?;

@@ -79,3 +79,30 @@ pub(crate) fn sweep_page(inner: &Inner) -> Result<usize> {
     }
     Ok(keys.len())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::contract::{START_SECONDS, Subject, schema};
+    use crate::embedded::{EmbeddedTable, Options};
+    use crate::{Consistency, Item, Operation, Table};
+
+    #[test]
+    fn an_item_that_was_put_anew_before_its_turn_stays() {
+        let folder = tempfile::tempdir().unwrap();
+        let clock = Subject::start_clock();
+        let table = EmbeddedTable::open(folder.path(), Options::new(schema()).clock(clock)).unwrap();
+        for (sk, expires_at) in [("live", START_SECONDS + 1), ("expired", START_SECONDS)] {
+            let item = Item::new("A", sk).with("expires_at", expires_at);
+            pollster::block_on(table.transact(vec![Operation::put(item)])).unwrap();
+        }
+        // As if both had been found expired a moment ago.
+        for sk in ["live", "expired", "none"] {
+            let answer = table.inner().queue.submit(Prepared::sweep(&crate::Key::new("A", sk))).unwrap();
+            answer.blocking_recv().unwrap().unwrap();
+        }
+        let live = pollster::block_on(table.get(&crate::Key::new("A", "live"), Consistency::Strong)).unwrap();
+        assert!(live.is_some());
+        assert_eq!(table.check().unwrap().items, 1);
+    }
+}
