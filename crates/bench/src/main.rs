@@ -9,6 +9,7 @@ mod huge_pages;
 mod rank_tree;
 mod report;
 mod rival;
+mod table;
 
 use clap::{Parser, Subcommand};
 
@@ -25,6 +26,10 @@ enum Bench {
     ///
     /// Example: standings-bench rank-tree --users 25000000
     RankTree(rank_tree::Arguments),
+    /// Durable transactions, reads and scans of the embedded table, beside SQLite and a bare file.
+    ///
+    /// Example: standings-bench table --seconds 5
+    Table(table::Arguments),
 }
 
 fn main() -> anyhow::Result<()> {
@@ -32,5 +37,6 @@ fn main() -> anyhow::Result<()> {
     rival::stop_on_interrupt()?;
     match arguments.bench {
         Bench::RankTree(arguments) => rank_tree::run(&arguments),
+        Bench::Table(arguments) => table::run(&arguments),
     }
 }

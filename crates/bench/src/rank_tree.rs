@@ -1,8 +1,9 @@
 //! The rank tree beside redis-server: the same users, the same questions, no network on either side.
 //!
 //! Redis is timed by a Lua loop inside the server, less the same loop around a command that does nothing; ours by a loop over ids
-//! made beforehand. Both run on one thread.
+//! made beforehand. Both run on one thread, in turn, and the best of several rounds counts: what disturbs the machine disturbs both.
 
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::hint::black_box;
 use std::io::{BufReader, BufWriter};
@@ -21,6 +22,8 @@ use crate::rival::{RedisServer, resident_bytes};
 const SMALL_USERS: u64 = 1_000_000;
 /// Updates before memory is measured, at most; a small tree gets as many as it has users.
 const CHURN_MAX: u64 = 10_000_000;
+/// Every measurement is made so often, and the best counts: the one that was disturbed least.
+const ROUNDS: u64 = 3;
 const START: u64 = 1_750_000_000_000_000;
 
 #[derive(Debug, clap::Args)]
@@ -45,27 +48,19 @@ pub(crate) struct Arguments {
     no_huge_pages: bool,
 }
 
-/// Microseconds an operation.
-#[derive(Debug, Clone, Copy)]
-struct Times {
-    rank_first: f64,
-    rank_shared: f64,
-    rank_dense: f64,
-    get: f64,
-    add_point: f64,
-    set: f64,
-    set_batched: f64,
-    top10: f64,
-    around: f64,
-}
+/// Microseconds an operation, by name; of several rounds the best.
+#[derive(Debug, Clone, Default)]
+struct Times(BTreeMap<&'static str, f64>);
 
-#[derive(Debug, Clone, Copy)]
-struct RedisTimes {
-    rank: f64,
-    get: f64,
-    add_point: f64,
-    top10: f64,
-    around: f64,
+impl Times {
+    fn take(&mut self, what: &'static str, microseconds: f64) {
+        let best = self.0.entry(what).or_insert(f64::INFINITY);
+        *best = best.min(microseconds);
+    }
+
+    fn of(&self, what: &str) -> f64 {
+        self.0.get(what).copied().unwrap_or(f64::NAN)
+    }
 }
 
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
@@ -73,76 +68,63 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
         crate::huge_pages::ensure()?;
     }
     anyhow::ensure!(arguments.users > 1_000, "--users must be more than 1000");
-    let mut report = Report::new(arguments.json);
+    let users = arguments.users;
+    // Memory first, while the process has done nothing else.
     let base = resident_bytes("self")?;
-    let small = SMALL_USERS.min(arguments.users);
-    let ours_small = measure_small(arguments, small, Scores::Skewed)?;
-    let ours_distinct_small = measure_small(arguments, small, Scores::Distinct)?;
-    let redis_small = if arguments.no_rival { None } else { Some(redis_times(arguments, small)?.0) };
-
-    let mut tree = load(arguments, arguments.users, Scores::Skewed)?;
-    let ours = measure(arguments, &mut tree, arguments.users);
+    let mut tree = load(arguments, users, Scores::Skewed)?;
     churn(arguments, &mut tree);
-    let bytes = (resident_bytes("self")? - base) as f64 / arguments.users as f64;
+    let bytes = (resident_bytes("self")? - base) as f64 / users as f64;
     let memory = tree.memory();
-    let (write_seconds, load_seconds, file_bytes) = checkpoint(&mut tree, arguments)?;
-    drop(tree);
-    let mut tree = load(arguments, arguments.users, Scores::Distinct)?;
-    let distinct = measure(arguments, &mut tree, arguments.users);
+
+    let mut redis = if arguments.no_rival { None } else { Some(Redis::load(users)?) };
+    let (ours, rival) = side_by_side(arguments, &mut tree, redis.as_mut())?;
+    let (our_file, rival_file) = (checkpoint(&mut tree)?, redis.as_mut().map(Redis::snapshot).transpose()?);
+    let (rival_bytes, version) = redis
+        .as_ref()
+        .map_or((None, String::new()), |redis| (Some(redis.bytes), redis.server.version.clone()));
+    drop((tree, redis));
+
+    let mut tree = load(arguments, users, Scores::Distinct)?;
+    let (distinct, _) = side_by_side(arguments, &mut tree, None)?;
     let distinct_memory = tree.memory();
     drop(tree);
-    let redis = if arguments.no_rival { None } else { Some(redis_times(arguments, arguments.users)?) };
 
-    let times = redis.as_ref().map(|redis| redis.0);
-    report.add(Row::less("rank_first", ours.rank_first, times.map(|times| times.rank), "µs").reach(8.0));
-    report.add(Row::less("rank_shared", ours.rank_shared, times.map(|times| times.rank), "µs").reach(12.0));
-    report.add(Row::less("rank_dense", ours.rank_dense, times.map(|times| times.rank), "µs"));
-    report.add(Row::less("add_point", ours.add_point, times.map(|times| times.add_point), "µs").reach(10.0));
+    let small = SMALL_USERS.min(users);
+    let mut tree = load(arguments, small, Scores::Skewed)?;
+    let mut redis = if arguments.no_rival { None } else { Some(Redis::load(small)?) };
+    let (ours_small, rival_small) = side_by_side(arguments, &mut tree, redis.as_mut())?;
+    drop((tree, redis));
+
+    let mut report = Report::new(arguments.json);
+    let rival_time = |what: &str| rival.as_ref().map(|times| times.of(what));
+    let time = |what: &str, rival: &str| Row::less(what, ours.of(what), rival_time(rival), "µs");
+    report.add(time("rank_first", "rank").reach(8.0));
+    report.add(time("rank_shared", "rank").reach(12.0));
+    report.add(time("rank_dense", "rank"));
+    report.add(time("add_point", "add_point").reach(10.0));
+    report.add(time("get", "get"));
+    report.add(time("top10", "top10"));
+    report.add(time("around", "around"));
     // Beside our own single changes: the rival has no batch that is more than a sequence.
-    report.add(Row::less("batch_of_1000", ours.set_batched, Some(ours.set), "µs"));
-    report.add(Row::less("get", ours.get, times.map(|times| times.get), "µs"));
-    report.add(Row::less("top10", ours.top10, times.map(|times| times.top10), "µs"));
-    report.add(Row::less("around", ours.around, times.map(|times| times.around), "µs"));
-    report.add(Row::less("bytes_per_user", bytes, redis.as_ref().map(|redis| redis.1), "B"));
-    report
-        .add(Row::less("checkpoint_load", load_seconds, redis.as_ref().map(|redis| redis.2), "s").reach(4.0));
-    report.add(Row::less("checkpoint_write", write_seconds, redis.as_ref().map(|redis| redis.3), "s"));
-    report.add(Row::less("checkpoint_bytes", file_bytes, redis.as_ref().map(|redis| redis.4), "B/user"));
-    report.add(Row::less("distinct_rank_first", distinct.rank_first, times.map(|times| times.rank), "µs"));
-    report.add(Row::less("distinct_rank_shared", distinct.rank_shared, times.map(|times| times.rank), "µs"));
-    report.add(Row::less("distinct_add_point", distinct.add_point, times.map(|times| times.add_point), "µs"));
-    report.add(Row::less("distinct_around", distinct.around, times.map(|times| times.around), "µs"));
-    let growth = |large: f64, small: f64| large / small;
-    let rival_growth = |of: fn(&RedisTimes) -> f64| Some(growth(of(&times?), of(&redis_small?)));
-    report.add(Row::less(
-        "growth_rank_first",
-        growth(ours.rank_first, ours_small.rank_first),
-        rival_growth(|times| times.rank),
-        "×",
-    ));
-    report.add(Row::less(
-        "growth_rank_shared",
-        growth(ours.rank_shared, ours_small.rank_shared),
-        rival_growth(|times| times.rank),
-        "×",
-    ));
-    report.add(Row::less(
-        "growth_add_point",
-        growth(ours.add_point, ours_small.add_point),
-        rival_growth(|times| times.add_point),
-        "×",
-    ));
-    report.add(Row::less(
-        "growth_distinct_rank_first",
-        growth(distinct.rank_first, ours_distinct_small.rank_first),
-        rival_growth(|times| times.rank),
-        "×",
-    ));
-
-    let rival = redis.map_or("redis".to_owned(), |redis| format!("redis {}", redis.5));
-    report.print(&format!("{} users, ids {:?}", arguments.users, arguments.ids), &rival);
+    report.add(Row::less("batch_of_1000", ours.of("set_batched"), Some(ours.of("set")), "µs"));
+    report.add(Row::less("bytes_per_user", bytes, rival_bytes, "B"));
+    report.add(Row::less("checkpoint_load", our_file.load, rival_file.map(|file| file.load), "s").reach(4.0));
+    report.add(Row::less("checkpoint_write", our_file.write, rival_file.map(|file| file.write), "s"));
+    report.add(Row::less("checkpoint_bytes", our_file.bytes, rival_file.map(|file| file.bytes), "B/user"));
+    for (what, rival) in
+        [("rank_first", "rank"), ("rank_shared", "rank"), ("add_point", "add_point"), ("around", "around")]
+    {
+        report.add(Row::less(format!("distinct_{what}"), distinct.of(what), rival_time(rival), "µs"));
+    }
+    for (what, rival_what) in [("rank_first", "rank"), ("rank_shared", "rank"), ("add_point", "add_point")] {
+        let growth = |large: &Times, small: &Times, what: &str| large.of(what) / small.of(what);
+        let rival = rival.as_ref().zip(rival_small.as_ref());
+        let rival = rival.map(|(large, small)| growth(large, small, rival_what));
+        report.add(Row::less(format!("growth_{what}"), growth(&ours, &ours_small, what), rival, "×"));
+    }
+    report.print(&format!("{users} users, ids {:?}", arguments.ids), &format!("redis {version}"));
     if !arguments.json {
-        let each = |bytes: usize| bytes as f64 / arguments.users as f64;
+        let each = |bytes: usize| bytes as f64 / users as f64;
         println!(
             "\nours, bytes a user: ids {:.1}, id table {:.1}, entries {:.1}, index {:.1} (distinct scores: entries {:.1}, index {:.1})",
             each(memory.ids),
@@ -153,17 +135,28 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
             each(distinct_memory.index)
         );
         println!(
-            "growth_*: time at {} users over time at {small}. distinct_*: every score another, beside the rival's tied ones. \
-             batch_of_1000: beside our own changes one by one.",
-            arguments.users
+            "times: the best of {ROUNDS} rounds, ours and the rival's in turn. growth_*: time at {users} users over time at {small}.\n\
+             distinct_*: every score another, beside the rival's tied ones. batch_of_1000: beside our own changes one by one."
         );
     }
     Ok(())
 }
 
-fn measure_small(arguments: &Arguments, users: u64, scores: Scores) -> anyhow::Result<Times> {
-    let mut tree = load(arguments, users, scores)?;
-    Ok(measure(arguments, &mut tree, users))
+/// Measures ours and the rival in turn, so that what disturbs the machine disturbs both.
+fn side_by_side(
+    arguments: &Arguments,
+    tree: &mut RankTree,
+    mut redis: Option<&mut Redis>,
+) -> anyhow::Result<(Times, Option<Times>)> {
+    let (mut ours, mut rival) = (Times::default(), Times::default());
+    let users = tree.len();
+    for round in 0..ROUNDS {
+        measure(arguments, tree, users, round, &mut ours);
+        if let Some(redis) = &mut redis {
+            redis.measure((arguments.operations / ROUNDS / 5).max(1_000), &mut rival)?;
+        }
+    }
+    Ok((ours, redis.map(|_| rival)))
 }
 
 fn load(arguments: &Arguments, users: u64, scores: Scores) -> anyhow::Result<RankTree> {
@@ -182,46 +175,38 @@ fn load(arguments: &Arguments, users: u64, scores: Scores) -> anyhow::Result<Ran
     Ok(tree)
 }
 
-fn measure(arguments: &Arguments, tree: &mut RankTree, users: u64) -> Times {
-    let count = arguments.operations;
-    let mut random = Random(7);
+fn measure(arguments: &Arguments, tree: &mut RankTree, users: u64, round: u64, times: &mut Times) {
+    let count = (arguments.operations / ROUNDS).max(1_000);
+    let mut random = Random(7 + round);
     let mut ids = |count: u64| -> Vec<String> {
         (0..count).map(|_| data::id(arguments.ids, random.below(users))).collect()
     };
     let bar = progress(9, "measuring the tree");
-    let each = |count: u64, operation: &mut dyn FnMut()| {
+    let mut each = |what: &'static str, count: u64, operation: &mut dyn FnMut()| {
         let start = Instant::now();
         operation();
         bar.inc(1);
-        start.elapsed().as_secs_f64() * 1e6 / count as f64
+        times.take(what, start.elapsed().as_secs_f64() * 1e6 / count as f64);
     };
-    let asked = ids(count);
-    let rank_first = each(count, &mut || {
-        asked.iter().for_each(|id| {
-            black_box(tree.rank(id, Ties::First));
+    for (what, ties) in
+        [("rank_first", Ties::First), ("rank_shared", Ties::Shared), ("rank_dense", Ties::Dense)]
+    {
+        let asked = ids(count);
+        each(what, count, &mut || {
+            for id in &asked {
+                black_box(tree.rank(id, ties));
+            }
         });
-    });
+    }
     let asked = ids(count);
-    let rank_shared = each(count, &mut || {
-        asked.iter().for_each(|id| {
-            black_box(tree.rank(id, Ties::Shared));
-        });
-    });
-    let asked = ids(count);
-    let rank_dense = each(count, &mut || {
-        asked.iter().for_each(|id| {
-            black_box(tree.rank(id, Ties::Dense));
-        });
-    });
-    let asked = ids(count);
-    let get = each(count, &mut || {
-        asked.iter().for_each(|id| {
+    each("get", count, &mut || {
+        for id in &asked {
             black_box(tree.get(id));
-        });
+        }
     });
     let asked = ids(count);
-    let mut now = START + users;
-    let add_point = each(count, &mut || {
+    let mut now = START + users * (2 + round);
+    each("add_point", count, &mut || {
         for id in &asked {
             now += 1;
             add_point(tree, id, now);
@@ -232,13 +217,13 @@ fn measure(arguments: &Arguments, tree: &mut RankTree, users: u64) -> Times {
         (id.clone(), Entry { score: data::score(Scores::Skewed, now, users), reached_at: now })
     };
     let changes: Vec<(String, Entry)> = ids(count).iter().map(&mut entry).collect();
-    let set = each(count, &mut || {
+    each("set", count, &mut || {
         for (id, entry) in &changes {
             tree.set(id, *entry).expect("the user is known");
         }
     });
     let changes: Vec<(String, Entry)> = ids(count).iter().map(&mut entry).collect();
-    let set_batched = each(count, &mut || {
+    each("set_batched", count, &mut || {
         for changes in changes.chunks(1_000) {
             let updates: Vec<Update<'_>> =
                 changes.iter().map(|(user, entry)| Update { user, entry: Some(*entry) }).collect();
@@ -246,20 +231,19 @@ fn measure(arguments: &Arguments, tree: &mut RankTree, users: u64) -> Times {
         }
     });
     let few = count / 10;
-    let top10 = each(few, &mut || {
+    each("top10", few, &mut || {
         for _ in 0..few {
             tree.standings(0, Ties::Shared).take(10).for_each(|standing| read(tree, standing));
         }
     });
     let asked = ids(few);
-    let around = each(few, &mut || {
+    each("around", few, &mut || {
         for id in &asked {
             let around = tree.around(id, 4, 4, Ties::Shared).expect("the user is known");
             around.into_iter().for_each(|standing| read(tree, standing));
         }
     });
     bar.finish_and_clear();
-    Times { rank_first, rank_shared, rank_dense, get, add_point, set, set_batched, top10, around }
 }
 
 /// Reads a row as a reply would: with the id.
@@ -290,16 +274,23 @@ fn churn(arguments: &Arguments, tree: &mut RankTree) {
     bar.finish_and_clear();
 }
 
-/// Seconds to write, seconds to load, bytes a user.
-fn checkpoint(tree: &mut RankTree, arguments: &Arguments) -> anyhow::Result<(f64, f64, f64)> {
+/// Seconds to write a tree to a file and to load it, and the file's bytes a user.
+#[derive(Debug, Clone, Copy)]
+struct FileTimes {
+    write: f64,
+    load: f64,
+    bytes: f64,
+}
+
+fn checkpoint(tree: &mut RankTree) -> anyhow::Result<FileTimes> {
     let bar = progress(2, "checkpoint");
     // A file without a name is gone with the process, however it ends.
     let mut file = tempfile::tempfile().context("a temporary file")?;
     let start = Instant::now();
     tree.write_checkpoint(BufWriter::with_capacity(1 << 20, &mut file))?;
     file.sync_data()?;
-    let written = start.elapsed().as_secs_f64();
-    let bytes = file.metadata()?.len() as f64 / arguments.users as f64;
+    let write = start.elapsed().as_secs_f64();
+    let bytes = file.metadata()?.len() as f64 / tree.len() as f64;
     bar.inc(1);
     let before = (tree.len(), tree.distinct_scores(), tree.score_span());
     // The loaded tree takes the place of the old one, so that memory for two is not needed.
@@ -311,13 +302,13 @@ fn checkpoint(tree: &mut RankTree, arguments: &Arguments) -> anyhow::Result<(f64
         Arc::new(Users::new()),
         BufReader::with_capacity(1 << 20, &file),
     )?;
-    let loaded = start.elapsed().as_secs_f64();
+    let load = start.elapsed().as_secs_f64();
     anyhow::ensure!(
         before == (tree.len(), tree.distinct_scores(), tree.score_span()),
         "the loaded tree differs"
     );
     bar.finish_and_clear();
-    Ok((written, loaded, bytes))
+    Ok(FileTimes { write, load, bytes })
 }
 
 fn rewind(file: &mut File) -> anyhow::Result<()> {
@@ -343,70 +334,84 @@ end
 return count
 ";
 
-/// Times, bytes a user, seconds to load and to write a snapshot, its bytes a user, and the version.
-fn redis_times(
-    arguments: &Arguments,
+/// A redis-server with the users of the bench.
+struct Redis {
+    server: RedisServer,
+    connection: redis::Connection,
     users: u64,
-) -> anyhow::Result<(RedisTimes, f64, f64, f64, f64, String)> {
-    let mut server = RedisServer::start()?;
-    let mut connection = server.connect()?;
-    let base = server.resident_bytes()?;
-    let bar = progress(users, "loading redis-server");
-    for start in (0..users).step_by(1_000) {
-        let mut command = redis::cmd("ZADD");
-        command.arg("board");
-        for user in start..users.min(start + 1_000) {
-            // Redis always gets the numbered ids: its Lua loop can make those.
-            command.arg(data::score(Scores::Skewed, user, users)).arg(data::id(IdShape::Numbered, user));
+    /// Resident bytes without users, and with them, a user.
+    base: u64,
+    bytes: f64,
+    seed: u64,
+}
+
+impl Redis {
+    fn load(users: u64) -> anyhow::Result<Self> {
+        let server = RedisServer::start()?;
+        let mut connection = server.connect()?;
+        let base = server.resident_bytes()?;
+        let bar = progress(users, "loading redis-server");
+        for start in (0..users).step_by(1_000) {
+            let mut command = redis::cmd("ZADD");
+            command.arg("board");
+            for user in start..users.min(start + 1_000) {
+                // Redis always gets the numbered ids: its Lua loop can make those.
+                command.arg(data::score(Scores::Skewed, user, users)).arg(data::id(IdShape::Numbered, user));
+            }
+            command.query::<u64>(&mut connection)?;
+            bar.set_position(start);
         }
-        command.query::<u64>(&mut connection)?;
-        bar.set_position(start);
+        bar.finish_and_clear();
+        let bytes = (server.resident_bytes()? - base) as f64 / users as f64;
+        Ok(Redis { server, connection, users, base, bytes, seed: 1 })
     }
-    bar.finish_and_clear();
 
-    let bar = progress(6, "measuring redis-server");
-    let script = redis::Script::new(LUA);
-    let mut seed = 1;
-    let mut each = |kind: &str, count: u64| -> anyhow::Result<f64> {
-        seed += 7_919;
-        let start = Instant::now();
+    fn measure(&mut self, count: u64, times: &mut Times) -> anyhow::Result<()> {
+        let bar = progress(6, "measuring redis-server");
+        self.script("nothing", 1_000)?;
+        let nothing = self.script("nothing", count)?;
+        for (what, kind, count) in [
+            ("rank", "rank", count),
+            ("get", "get", count),
+            ("add_point", "add", count),
+            ("top10", "top", count / 5),
+            ("around", "around", count / 5),
+        ] {
+            times.take(what, self.script(kind, count)? - nothing);
+            bar.inc(1);
+        }
+        bar.finish_and_clear();
+        self.bytes = (self.server.resident_bytes()? - self.base) as f64 / self.users as f64;
+        Ok(())
+    }
+
+    /// Microseconds a turn of the loop inside the server.
+    fn script(&mut self, kind: &str, count: u64) -> anyhow::Result<f64> {
+        self.seed += 7_919;
+        let script = redis::Script::new(LUA);
         let mut call = script.prepare_invoke();
-        call.key("board").arg(users).arg(count).arg(seed).arg(kind);
-        call.invoke::<u64>(&mut connection)?;
-        bar.inc(1);
+        call.key("board").arg(self.users).arg(count).arg(self.seed).arg(kind);
+        let start = Instant::now();
+        call.invoke::<u64>(&mut self.connection)?;
         Ok(start.elapsed().as_secs_f64() * 1e6 / count as f64)
-    };
-    let count = (arguments.operations / 5).max(1_000);
-    each("nothing", 1_000)?;
-    let nothing = each("nothing", count)?;
-    let mut net = |kind: &str, count: u64| each(kind, count).map(|time| time - nothing);
-    let times = RedisTimes {
-        rank: net("rank", count)?,
-        get: net("get", count)?,
-        add_point: net("add", count)?,
-        top10: net("top", count / 5)?,
-        around: net("around", count / 5)?,
-    };
-    bar.finish_and_clear();
-    let bytes = (server.resident_bytes()? - base) as f64 / users as f64;
-
-    if users != arguments.users {
-        return Ok((times, bytes, 0.0, 0.0, 0.0, server.version.clone()));
     }
-    let bar = progress(2, "redis-server: snapshot and restart");
-    let start = Instant::now();
-    redis::cmd("SAVE").query::<String>(&mut connection)?;
-    let written = start.elapsed().as_secs_f64();
-    bar.inc(1);
-    let start = Instant::now();
-    server.restart()?;
-    let mut connection = server.connect()?;
-    let loaded = start.elapsed().as_secs_f64();
-    let count: u64 = redis::cmd("ZCARD").arg("board").query(&mut connection)?;
-    anyhow::ensure!(count == users, "redis-server came back with {count} users");
-    let file_bytes = server.snapshot_bytes()? as f64 / users as f64;
-    bar.finish_and_clear();
-    Ok((times, bytes, loaded, written, file_bytes, server.version.clone()))
+
+    /// Saves, and starts again on what was saved.
+    fn snapshot(&mut self) -> anyhow::Result<FileTimes> {
+        let bar = progress(2, "redis-server: snapshot and restart");
+        let start = Instant::now();
+        redis::cmd("SAVE").query::<String>(&mut self.connection)?;
+        let write = start.elapsed().as_secs_f64();
+        bar.inc(1);
+        let start = Instant::now();
+        self.server.restart()?;
+        self.connection = self.server.connect()?;
+        let load = start.elapsed().as_secs_f64();
+        let count: u64 = redis::cmd("ZCARD").arg("board").query(&mut self.connection)?;
+        anyhow::ensure!(count == self.users, "redis-server came back with {count} users");
+        bar.finish_and_clear();
+        Ok(FileTimes { write, load, bytes: self.server.snapshot_bytes()? as f64 / self.users as f64 })
+    }
 }
 
 /// A bar on a terminal, nothing elsewhere.

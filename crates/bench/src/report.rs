@@ -20,6 +20,10 @@ impl Row {
         Row { what: what.into(), ours, rival, unit, more_is_better: false, reach: None }
     }
 
+    pub(crate) fn more(what: impl Into<String>, ours: f64, rival: Option<f64>, unit: &'static str) -> Self {
+        Row { more_is_better: true, ..Row::less(what, ours, rival, unit) }
+    }
+
     pub(crate) fn reach(mut self, ratio: f64) -> Self {
         self.reach = Some(ratio);
         self
@@ -61,13 +65,13 @@ impl Report {
             return;
         }
         println!("\n{title}\n{}\n", machine());
-        println!("{:<28} {:>12} {:>12}   {:<6} {:>8} {:>8}", "", "ours", rival, "", "ratio", "reach");
+        println!("{:<28} {:>12} {:>12}   {:<8} {:>8} {:>8}", "", "ours", rival, "", "ratio", "reach");
         for row in &self.rows {
             let rival = row.rival.map_or_else(|| "—".to_owned(), figure);
             let ratio = row.ratio().map_or_else(String::new, |ratio| format!("{ratio:.1}×"));
             let reach = row.reach.map_or_else(String::new, |reach| format!("{reach}×"));
             println!(
-                "{:<28} {:>12} {:>12}   {:<6} {:>8} {:>8}",
+                "{:<28} {:>12} {:>12}   {:<8} {:>8} {:>8}",
                 row.what,
                 figure(row.ours),
                 rival,

@@ -1,44 +1,41 @@
-//! Servers started for a bench, which never outlive it.
+//! Servers and folders made for a bench, which never outlive it.
 //!
-//! A [`RedisServer`] kills its process and removes its folder when dropped. An interrupt ends the program without dropping
-//! anything, so its handler does the same for every server still listed here. Only a SIGKILL of the bench itself is left;
+//! A [`RedisServer`] kills its process and a [`Scratch`] folder removes itself when dropped. An interrupt ends the program without
+//! dropping anything, so its handler does the same for all that are still listed here. Only a SIGKILL of the bench itself is left;
 //! against that, `setpriv` has the kernel kill the server with us.
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail};
 use tempfile::TempDir;
 
-/// What must be undone at the end.
-#[derive(Debug)]
-struct Running {
-    child: Child,
-    folder: Arc<Mutex<Option<TempDir>>>,
+static SERVERS: Mutex<Vec<Child>> = Mutex::new(Vec::new());
+static FOLDERS: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
+
+fn listed<T>(list: &'static Mutex<Vec<T>>) -> MutexGuard<'static, Vec<T>> {
+    list.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-static RUNNING: Mutex<Vec<Running>> = Mutex::new(Vec::new());
-
-fn running() -> std::sync::MutexGuard<'static, Vec<Running>> {
-    RUNNING.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-fn remove_folder(folder: &Mutex<Option<TempDir>>) {
-    drop(folder.lock().unwrap_or_else(PoisonError::into_inner).take());
-}
-
-/// Makes Ctrl-C and SIGTERM stop all servers and remove their folders before the program ends.
+/// Makes Ctrl-C and SIGTERM stop all servers and remove all folders before the program ends.
 pub(crate) fn stop_on_interrupt() -> anyhow::Result<()> {
     ctrlc::set_handler(|| {
-        // The list stays locked: whoever holds a server cannot start another one now.
-        let mut servers = running();
+        // The lists stay locked: nothing new is started or made from here on.
+        let mut servers = listed(&SERVERS);
+        let folders = listed(&FOLDERS);
         for server in servers.iter_mut() {
             // It may have ended by itself.
-            let _ = server.child.kill();
-            let _ = server.child.wait();
-            remove_folder(&server.folder);
+            let _ = server.kill();
+            let _ = server.wait();
+        }
+        for folder in folders.iter() {
+            // A bench that is still writing may put a file into a folder while it is being emptied.
+            let emptied = (0..100).any(|_| std::fs::remove_dir_all(folder).is_ok() || !folder.exists());
+            if !emptied {
+                eprintln!("could not remove {}", folder.display());
+            }
         }
         eprintln!("\ninterrupted; the rivals are stopped and their files removed");
         std::process::exit(130);
@@ -46,12 +43,38 @@ pub(crate) fn stop_on_interrupt() -> anyhow::Result<()> {
     .context("setting the interrupt handler")
 }
 
+/// A folder that is gone with the bench.
+#[derive(Debug)]
+pub(crate) struct Scratch(Option<TempDir>);
+
+impl Scratch {
+    /// A folder inside `parent`.
+    pub(crate) fn new(parent: &Path) -> anyhow::Result<Self> {
+        let mut folders = listed(&FOLDERS);
+        let folder = tempfile::Builder::new().prefix("standings-bench-").tempdir_in(parent);
+        let folder = folder.with_context(|| format!("making a folder in {}", parent.display()))?;
+        folders.push(folder.path().to_owned());
+        Ok(Scratch(Some(folder)))
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        self.0.as_ref().expect("there until it is dropped").path()
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let mut folders = listed(&FOLDERS);
+        folders.retain(|folder| folder != self.path());
+        self.0.take();
+    }
+}
+
 /// A redis-server of our own: a Unix socket in a temporary folder, no persistence but on demand.
 #[derive(Debug)]
 pub(crate) struct RedisServer {
     process: u32,
-    folder: Arc<Mutex<Option<TempDir>>>,
-    path: PathBuf,
+    folder: Scratch,
     pub(crate) version: String,
 }
 
@@ -63,12 +86,9 @@ impl RedisServer {
         let version = String::from_utf8_lossy(&version.stdout);
         let version =
             version.split_whitespace().find_map(|word| word.strip_prefix("v=")).unwrap_or("?").to_owned();
-        let folder =
-            tempfile::Builder::new().prefix("standings-bench-").tempdir().context("a temporary folder")?;
-        let path = folder.path().to_owned();
-        let folder = Arc::new(Mutex::new(Some(folder)));
-        let process = spawn(&program, &path, &folder)?;
-        let server = RedisServer { process, folder, path, version };
+        let folder = Scratch::new(&std::env::temp_dir())?;
+        let process = spawn(&program, folder.path())?;
+        let server = RedisServer { process, folder, version };
         server.connect()?;
         Ok(server)
     }
@@ -98,7 +118,7 @@ impl RedisServer {
     pub(crate) fn restart(&mut self) -> anyhow::Result<()> {
         self.kill();
         let program = which("redis-server").context("redis-server has gone")?;
-        self.process = spawn(&program, &self.path, &self.folder)?;
+        self.process = spawn(&program, self.folder.path())?;
         Ok(())
     }
 
@@ -109,19 +129,21 @@ impl RedisServer {
 
     /// Bytes of the snapshot it saved.
     pub(crate) fn snapshot_bytes(&self) -> anyhow::Result<u64> {
-        Ok(std::fs::metadata(self.path.join("dump.rdb")).context("redis-server saved nothing")?.len())
+        Ok(std::fs::metadata(self.folder.path().join("dump.rdb"))
+            .context("redis-server saved nothing")?
+            .len())
     }
 
     fn socket(&self) -> PathBuf {
-        self.path.join("redis.sock")
+        self.folder.path().join("redis.sock")
     }
 
     fn kill(&self) {
-        let mut servers = running();
-        if let Some(at) = servers.iter().position(|server| server.child.id() == self.process) {
+        let mut servers = listed(&SERVERS);
+        if let Some(at) = servers.iter().position(|server| server.id() == self.process) {
             let mut server = servers.remove(at);
-            let _ = server.child.kill();
-            let _ = server.child.wait();
+            let _ = server.kill();
+            let _ = server.wait();
         }
     }
 }
@@ -129,11 +151,10 @@ impl RedisServer {
 impl Drop for RedisServer {
     fn drop(&mut self) {
         self.kill();
-        remove_folder(&self.folder);
     }
 }
 
-fn spawn(program: &Path, path: &Path, folder: &Arc<Mutex<Option<TempDir>>>) -> anyhow::Result<u32> {
+fn spawn(program: &Path, path: &Path) -> anyhow::Result<u32> {
     let mut command = match which("setpriv") {
         Some(setpriv) => {
             let mut command = Command::new(setpriv);
@@ -165,10 +186,10 @@ fn spawn(program: &Path, path: &Path, folder: &Arc<Mutex<Option<TempDir>>>) -> a
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .stderr(Stdio::null());
-    let mut servers = running();
+    let mut servers = listed(&SERVERS);
     let child = command.spawn().context("starting redis-server")?;
     let process = child.id();
-    servers.push(Running { child, folder: Arc::clone(folder) });
+    servers.push(child);
     Ok(process)
 }
 
