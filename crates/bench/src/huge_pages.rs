@@ -1,4 +1,4 @@
-//! Runs the bench with huge pages, as `standings serve` runs: a walk through gigabytes spends much of its time on page
+//! Runs the bench with huge pages, as the server will run: a walk through gigabytes spends much of its time on page
 //! tables otherwise.
 
 use anyhow::Context as _;

@@ -12,7 +12,7 @@ use std::time::Instant;
 
 use anyhow::Context as _;
 use indicatif::{ProgressBar, ProgressStyle};
-use rank_tree::{Entry, Order, RankTree, Ties, Update, Users};
+use rank_tree::{Entry, Order, RankTree, Standing, Ties, Update, Users};
 
 use crate::data::{self, IdShape, Random, Scores};
 use crate::report::{Report, Row};
@@ -43,7 +43,7 @@ pub(crate) struct Arguments {
     /// Only our side: quicker when trying something out
     #[arg(long)]
     no_rival: bool,
-    /// Do without huge pages, which `standings serve` uses where the system has them
+    /// Do without huge pages
     #[arg(long)]
     no_huge_pages: bool,
 }
@@ -77,7 +77,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let memory = tree.memory();
 
     let mut redis = if arguments.no_rival { None } else { Some(Redis::load(users)?) };
-    let (ours, rival) = side_by_side(arguments, &mut tree, redis.as_mut())?;
+    let (ours, rival) = side_by_side(arguments, Scores::Skewed, &mut tree, redis.as_mut())?;
     let (our_file, rival_file) = (checkpoint(&mut tree)?, redis.as_mut().map(Redis::snapshot).transpose()?);
     let (rival_bytes, version) = redis
         .as_ref()
@@ -85,14 +85,14 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     drop((tree, redis));
 
     let mut tree = load(arguments, users, Scores::Distinct)?;
-    let (distinct, _) = side_by_side(arguments, &mut tree, None)?;
+    let (distinct, _) = side_by_side(arguments, Scores::Distinct, &mut tree, None)?;
     let distinct_memory = tree.memory();
     drop(tree);
 
     let small = SMALL_USERS.min(users);
     let mut tree = load(arguments, small, Scores::Skewed)?;
     let mut redis = if arguments.no_rival { None } else { Some(Redis::load(small)?) };
-    let (ours_small, rival_small) = side_by_side(arguments, &mut tree, redis.as_mut())?;
+    let (ours_small, rival_small) = side_by_side(arguments, Scores::Skewed, &mut tree, redis.as_mut())?;
     drop((tree, redis));
 
     let mut report = Report::new(arguments.json);
@@ -136,7 +136,8 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
         );
         println!(
             "times: the best of {ROUNDS} rounds, ours and the rival's in turn. growth_*: time at {users} users over time at {small}.\n\
-             distinct_*: every score another, beside the rival's tied ones. batch_of_1000: beside our own changes one by one."
+             distinct_*: every score another, beside the rival's tied ones. batch_of_1000: beside our own changes one by one.\n\
+             Ours runs with huge pages unless told not to; Redis switches them off for itself. Redis has numbered ids whatever --ids says."
         );
     }
     Ok(())
@@ -145,13 +146,13 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
 /// Measures ours and the rival in turn, so that what disturbs the machine disturbs both.
 fn side_by_side(
     arguments: &Arguments,
+    scores: Scores,
     tree: &mut RankTree,
     mut redis: Option<&mut Redis>,
 ) -> anyhow::Result<(Times, Option<Times>)> {
     let (mut ours, mut rival) = (Times::default(), Times::default());
-    let users = tree.len();
     for round in 0..ROUNDS {
-        measure(arguments, tree, users, round, &mut ours);
+        measure(arguments, scores, tree, round, &mut ours);
         if let Some(redis) = &mut redis {
             redis.measure((arguments.operations / ROUNDS / 5).max(1_000), &mut rival)?;
         }
@@ -175,7 +176,8 @@ fn load(arguments: &Arguments, users: u64, scores: Scores) -> anyhow::Result<Ran
     Ok(tree)
 }
 
-fn measure(arguments: &Arguments, tree: &mut RankTree, users: u64, round: u64, times: &mut Times) {
+fn measure(arguments: &Arguments, scores: Scores, tree: &mut RankTree, round: u64, times: &mut Times) {
+    let users = tree.len();
     let count = (arguments.operations / ROUNDS).max(1_000);
     let mut random = Random(7 + round);
     let mut ids = |count: u64| -> Vec<String> {
@@ -214,7 +216,12 @@ fn measure(arguments: &Arguments, tree: &mut RankTree, users: u64, round: u64, t
     });
     let mut entry = |id: &String| {
         now += 1;
-        (id.clone(), Entry { score: data::score(Scores::Skewed, now, users), reached_at: now })
+        let score = match scores {
+            Scores::Skewed => data::score(scores, now, users),
+            // As good as distinct: drawn from all 31 bits.
+            Scores::Distinct => (Random(now).next() >> 33) as i64,
+        };
+        (id.clone(), Entry { score, reached_at: now })
     };
     let changes: Vec<(String, Entry)> = ids(count).iter().map(&mut entry).collect();
     each("set", count, &mut || {
@@ -233,23 +240,23 @@ fn measure(arguments: &Arguments, tree: &mut RankTree, users: u64, round: u64, t
     let few = count / 10;
     each("top10", few, &mut || {
         for _ in 0..few {
-            tree.standings(0, Ties::Shared).take(10).for_each(|standing| read(tree, standing));
+            read(tree, &tree.page(0, 10, Ties::Shared));
         }
     });
     let asked = ids(few);
     each("around", few, &mut || {
         for id in &asked {
             let around = tree.around(id, 4, 4, Ties::Shared).expect("the user is known");
-            around.into_iter().for_each(|standing| read(tree, standing));
+            read(tree, &around);
         }
     });
     bar.finish_and_clear();
 }
 
-/// Reads a row as a reply would: with the id.
-fn read(tree: &RankTree, standing: rank_tree::Standing) {
-    tree.users().with_id(standing.user, |id| {
-        black_box((id.len(), standing.rank, standing.entry.score));
+/// Reads rows as a reply would: with the ids.
+fn read(tree: &RankTree, rows: &[Standing]) {
+    tree.users().with_ids(rows.iter().map(|row| row.user), |at, id| {
+        black_box((id.len(), rows[at].rank, rows[at].entry.score));
     });
 }
 

@@ -131,6 +131,7 @@ impl RankTree {
         let mut in_order = true;
         while let Some(rows) = reader.next_block()? {
             let rows = rows.collect::<Result<Vec<(&str, Entry)>, CheckpointError>>()?;
+            tree.entries.suggest_origin(rows.iter().map(|row| row.1.reached_at));
             let mut users = tree.users.write();
             let joined = match users.acquire_all(rows.iter().map(|row| row.0)) {
                 Ok(joined) => joined,
@@ -168,8 +169,9 @@ impl RankTree {
 
 /// Writes a checkpoint row by row.
 ///
-/// For callers that gather rows in pages while the tree changes; rows need not be in order, and of several entries of one user
-/// the last counts.
+/// For callers that gather rows in pages while the tree changes: rows need not be in order, and of several entries of one user the last
+/// counts. Such a caller pushes again whoever changed since it began; who has left in between cannot be said here and is to be
+/// removed after the load.
 #[derive(Debug)]
 pub struct CheckpointWriter<W> {
     to: W,

@@ -2,6 +2,9 @@
 
 use crate::{RankTree, ScoreRange, Ties};
 
+/// The most parts a histogram is made of.
+pub const BUCKETS_MAX: usize = 10_000;
+
 /// How many users have a score in a range.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Bucket {
@@ -59,7 +62,7 @@ impl RankTree {
     }
 
     /// Users by score: the span from the lowest to the highest score in at most `buckets` parts of the same width, lowest
-    /// first (the last may be narrower).
+    /// first (the last may be narrower). Never more than [`BUCKETS_MAX`].
     pub fn histogram(&self, buckets: usize) -> Vec<Bucket> {
         let Some(span) = self.score_span() else { return Vec::new() };
         if buckets == 0 {
@@ -68,7 +71,8 @@ impl RankTree {
         // The span of all i64 needs 65 bits.
         let (min, max) = (i128::from(span.min), i128::from(span.max));
         let scores = max - min + 1;
-        let width = (scores + buckets as i128 - 1) / buckets as i128;
+        let buckets = buckets.min(BUCKETS_MAX) as i128;
+        let width = (scores + buckets - 1) / buckets;
         let count = (scores + width - 1) / width;
         let narrow = |score: i128| i64::try_from(score).expect("between two scores");
         (0..count)

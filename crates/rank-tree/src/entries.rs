@@ -4,8 +4,8 @@
 //! - A tree of fewer than [`SMALL_MAX`] users is a hash map; most boards are small.
 //! - A larger one is pages of 4,096 neighbouring users.
 //!   A page with few users (a board that only part of the game's users play) is a short sorted list. A page with
-//!   many is an array of ten bytes a user: the key in four, the time in six as its distance from the first time the
-//!   tree saw. Where a key or a time does not fit, that page alone becomes an array of sixteen bytes a user.
+//!   many is an array of ten bytes a user: the key in four, the time in six as its distance from an origin in the middle of
+//!   the times the tree held when it became large. Where a key or a time does not fit, that page alone becomes an array of sixteen bytes a user.
 //!
 //! All four forms are exact; which one a user is in shows only in memory and time.
 
@@ -14,10 +14,10 @@ use foldhash::{HashMap, HashMapExt};
 use crate::users::UserKey;
 
 /// Above this many users a tree uses pages; it goes back below a quarter of it.
-const SMALL_MAX: usize = 16_384;
-const PAGE: usize = 4_096;
+const SMALL_MAX: usize = if cfg!(test) { 64 } else { 16_384 };
+const PAGE: usize = if cfg!(test) { 64 } else { 4_096 };
 /// Above this many users a page is an array; it goes back below a quarter of it.
-const FEW_MAX: usize = 512;
+const FEW_MAX: usize = if cfg!(test) { 8 } else { 512 };
 /// The offset of 48 bits that stands for "no such user here".
 const ABSENT: i64 = -(1 << 47);
 
@@ -32,7 +32,7 @@ pub(crate) struct Facts {
 pub(crate) struct Entries {
     form: Form,
     count: usize,
-    /// The first time seen: narrow pages keep times as distances from it.
+    /// Narrow pages keep times as distances from this one.
     origin: Option<u64>,
     /// Many users are coming: new pages are arrays from the start.
     loading: bool,
@@ -104,11 +104,20 @@ impl Entries {
         self.count
     }
 
-    /// Prepares for a load of about this many users, which [`Entries::finish_load`] ends.
-    pub(crate) fn start_load(&mut self, users: u64) {
-        if users > SMALL_MAX as u64 && matches!(self.form, Form::Small(_)) {
-            self.loading = true;
+    /// Prepares for a load of about `expected` of `all` users, which [`Entries::finish_load`] ends.
+    pub(crate) fn start_load(&mut self, expected: usize, all: usize) {
+        if expected > SMALL_MAX && matches!(self.form, Form::Small(_)) {
+            self.loading = expected / (all / PAGE + 1) > FEW_MAX;
             self.enlarge();
+        }
+    }
+
+    /// Takes the middle one of these times as the origin of times to come, if there is none yet: the very first may be an odd one.
+    pub(crate) fn suggest_origin(&mut self, times: impl Iterator<Item = u64>) {
+        if self.origin.is_none() {
+            let mut times: Vec<u64> = times.collect();
+            times.sort_unstable();
+            self.origin = times.get(times.len() / 2).copied();
         }
     }
 
@@ -139,10 +148,10 @@ impl Entries {
     }
 
     pub(crate) fn set(&mut self, user: UserKey, facts: Facts) -> Option<Facts> {
-        let origin = *self.origin.get_or_insert(facts.time);
         let before = match &mut self.form {
             Form::Small(map) => map.insert(user, facts),
             Form::Large(pages) => {
+                let origin = *self.origin.get_or_insert(facts.time);
                 let (page, place) = page_of(user);
                 if page >= pages.len() {
                     let empty = if self.loading { Page::empty_array } else { Page::empty };
@@ -166,11 +175,7 @@ impl Entries {
             Form::Small(map) => map.remove(&user),
             Form::Large(pages) => {
                 let (page, place) = page_of(user);
-                let before = pages.get_mut(page).and_then(|page| page.remove(place, origin));
-                while pages.last().is_some_and(|page| page.users == 0) {
-                    pages.pop();
-                }
-                before
+                pages.get_mut(page).and_then(|page| page.remove(place, origin))
             }
         };
         if before.is_some() {
@@ -210,6 +215,7 @@ impl Entries {
             unreachable!("only a small tree is enlarged")
         };
         self.count = 0;
+        self.suggest_origin(map.values().map(|facts| facts.time));
         for (user, facts) in map {
             self.set(user, facts);
         }
@@ -399,7 +405,7 @@ mod tests {
             let mut page = Page::empty();
             let mut model = Model::new();
             let ordinary = (0..if filled { FEW_MAX + 40 } else { 0 })
-                .map(|n| (n * 3, n as i64, origin + n as u64, true));
+                .map(|n| (n * 3 % PAGE, n as i64, origin + n as u64, true));
             for (place, key, time, set) in ordinary.chain(steps) {
                 let facts = Facts { key, time };
                 if set {
@@ -426,13 +432,13 @@ mod tests {
         for n in 0..60_000 {
             assert_eq!(entries.get(user(n)), Some(facts(n)));
         }
-        for n in 100..60_000 {
+        for n in 10..60_000 {
             assert_eq!(entries.remove(user(n)), Some(facts(n)));
             assert_eq!(entries.remove(user(n)), None);
         }
-        assert_eq!(entries.len(), 100);
-        assert_eq!(entries.iter().count(), 100);
+        assert_eq!(entries.len(), 10);
+        assert_eq!(entries.iter().count(), 10);
         assert!(matches!(entries.form, Form::Small(_)));
-        assert!((0..100).all(|n| entries.get(user(n)) == Some(facts(n))));
+        assert!((0..10).all(|n| entries.get(user(n)) == Some(facts(n))));
     }
 }

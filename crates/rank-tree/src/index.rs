@@ -3,7 +3,7 @@
 //! # Shape
 //!
 //! All users stand in one sequence: better order key first, then earlier time, then user id. The sequence is cut
-//! into *chunks* of up to 64 user keys and nothing else; what a user scored is read from [`Entries`] when it is
+//! into *chunks* of up to 256 user keys and nothing else; what a user scored is read from [`Entries`] when it is
 //! needed, and the point of the design is how seldom that is. [`Node`]s above the chunks form a B+tree. For each
 //! child a node keeps the child's first place in the order (exact, never a stale separator), how many users
 //! are below it, and how many *heads*: scores that begin below it.
@@ -24,7 +24,7 @@
 //! # Why it is quick on real memory
 //!
 //! At 25 M users nothing stays in cache, and a load that has to wait for another costs 150 to 250 ns where a hundred
-//! independent ones overlap. Hence: nodes are searched by counting, not by halving (their cache lines load together); a
+//! independent ones overlap. Hence: the cache lines of a node are touched together before it is searched; a
 //! chunk of several scores is searched eight samples at a time; no pointers up or along.
 //!
 //! # Invariants (checked by `verify`)
@@ -52,6 +52,10 @@ pub(crate) use walk::Walk;
 const CHUNK: usize = if cfg!(test) { 8 } else { 256 };
 /// Neighbouring chunks are joined when they hold no more than this: some room, so that they do not split at once.
 const JOIN_MAX: u32 = CHUNK as u32 * 7 / 8;
+/// From so many users on, a chunk is crowded.
+const CROWDED: usize = CHUNK * 3 / 4;
+/// A node with fewer children looks for a neighbour to join.
+const NODE_CROWD_MIN: usize = if FAN / 4 > 2 { FAN / 4 } else { 2 };
 /// Levels of nodes, at most. Average nodes hold at least a quarter of [`FAN`], so this is out of reach.
 const HEIGHT_MAX: usize = if cfg!(test) { 24 } else { 12 };
 
@@ -284,7 +288,10 @@ impl Index {
                     let inside = better_in_chunk(context, chunk, count, key, user);
                     before.users += inside as u64;
                     if SCORES {
-                        before.scores += distinct(context, &chunk[..inside]);
+                        // Where all scores of the chunk differ, they need not be looked at.
+                        let all_differ = heads as usize == count;
+                        before.scores +=
+                            if all_differ { inside as u64 } else { distinct(context, &chunk[..inside]) };
                     }
                 }
             }
@@ -364,32 +371,49 @@ impl Index {
         }
         let node = &self.nodes[at];
         let begins_with = node.key(child);
+        let full_of_one = node.count(child) as usize == CHUNK && node.heads(child) <= 1;
         let before_all = context.compare(node.first(child), &probe) == Ordering::Greater;
         if begins_with != place.key {
+            let next = self.next_chunk(&path);
+            // A chunk of a score that spans chunks takes no other score; one that is full of one score has no room for another.
             if before_all {
-                let continued = child + 1 < node.len() && node.heads(child + 1) == 0;
-                if continued {
+                let continued = next.is_some_and(|next| self.heads(&next) == 0);
+                if continued || full_of_one {
                     return self.add_chunk(&path, child, place);
                 }
-            } else if let Some(next) = self.next_chunk(&path)
-                && self.begins_with(&next) == place.key
-            {
-                // The score lives in the next chunk; there it must stay whole.
-                path = next;
+            } else {
+                let closed = node.heads(child) == 0 || full_of_one;
+                match next {
+                    // The score lives in the next chunk, and there it must stay whole.
+                    Some(next) if self.begins_with(&next) == place.key => path = next,
+                    Some(next) if closed && self.takes_at_front(&next) => path = next,
+                    _ if closed => return self.add_chunk(&path, child + 1, place),
+                    _ => {}
+                }
                 (at, child) = path.last();
-            } else if node.heads(child) == 0 {
-                return self.add_chunk(&path, child + 1, place);
             }
         }
-        let node = &self.nodes[at];
-        let count = node.count(child) as usize;
-        let one_score = node.heads(child) <= 1;
-        if count == CHUNK && one_score && node.key(child) != place.key {
-            return self.add_chunk(&path, if before_all { child } else { child + 1 }, place);
-        }
-        let chunk = &mut self.chunks[node.kid(child)];
         let not_after = |user: UserKey| context.compare(context.place(user), &probe) != Ordering::Greater;
-        let slot = if not_after(chunk[count - 1]) { count } else { partition(&chunk[..count], not_after) };
+        let mut count = self.nodes[at].count(child) as usize;
+        let chunk = &self.chunks[self.nodes[at].kid(child)];
+        let mut slot =
+            if not_after(chunk[count - 1]) { count } else { partition(&chunk[..count], not_after) };
+        // Behind the end of a crowded chunk a new score rather goes to the next one: a chunk that is split where a large tie ends,
+        // and filled up again at once, would be split at every new score.
+        if slot == count
+            && count >= CROWDED
+            && context.key(chunk[count - 1]) != place.key
+            && let Some(next) = self.next_chunk(&path)
+            && self.takes_at_front(&next)
+        {
+            path = next;
+            (at, child) = path.last();
+            count = self.nodes[at].count(child) as usize;
+            slot = 0;
+        }
+        let node = &self.nodes[at];
+        let one_score = node.heads(child) <= 1;
+        let chunk = &mut self.chunks[node.kid(child)];
         if count == CHUNK {
             if self.nodes[at].len() == FAN {
                 self.split_node(&path);
@@ -408,6 +432,19 @@ impl Index {
             self.set_first(&path, path.height - 1, place);
         }
         true
+    }
+
+    /// Whether a chunk has room in front for a score that is not in it.
+    fn takes_at_front(&self, path: &Path) -> bool {
+        let (at, child) = path.last();
+        let node = &self.nodes[at];
+        let is_whole = || self.next_chunk(path).is_none_or(|next| self.heads(&next) > 0);
+        (node.count(child) as usize) < CHUNK
+            && match node.heads(child) {
+                0 => false,
+                1 => is_whole(),
+                _ => true,
+            }
     }
 
     /// Adds a chunk of one user; false if there was no room in the node and it was split instead.
@@ -545,7 +582,7 @@ impl Index {
             let first = self.nodes[at].first(0);
             self.set_first(&path, level - 1, first);
         }
-        if length >= FAN / 4 {
+        if length >= NODE_CROWD_MIN {
             return;
         }
         let (parent, place) = path.step(level - 1);

@@ -1,6 +1,6 @@
 //! Reading a tree: ranks, pages, neighbours, ranges.
 
-use crate::index::{Context, Ids, Place, Probe, ProbeId, Walk};
+use crate::index::{Context, Ids, Place, Probe, ProbeId, WARM_GROUP, Walk};
 use crate::tree::{find, place};
 use crate::{Entry, RankTree, Ties, UserKey};
 
@@ -58,6 +58,29 @@ impl RankTree {
         Some(Standing { user, entry: self.entry(facts), position, rank })
     }
 
+    /// Several users at once, in the order asked; faster than one by one, because their loads overlap.
+    pub fn standings_of(&self, users: &[&str], ties: Ties) -> Vec<Option<Standing>> {
+        let found = self.users.read().find_all(users.iter().copied());
+        let context = self.context();
+        let places: Vec<Option<Place>> = found
+            .into_iter()
+            .map(|user| user.and_then(|user| Some(place(user, self.entries.get(user)?))))
+            .collect();
+        let known: Vec<Place> = places.iter().flatten().copied().collect();
+        let mut standings = Vec::with_capacity(known.len());
+        for group in known.chunks(WARM_GROUP) {
+            self.index.warm(context, group);
+            standings.extend(group.iter().map(|place| {
+                let position = self.index.position(context, *place);
+                let rank =
+                    if ties == Ties::First { position + 1 } else { self.rank_of(context, *place, ties) };
+                self.standing_at(*place, position, rank)
+            }));
+        }
+        let mut standings = standings.into_iter();
+        places.into_iter().map(|place| place.and_then(|_| standings.next())).collect()
+    }
+
     /// How many users stand before this one in the list.
     pub fn position(&self, user: &str) -> Option<u64> {
         let users = self.users.read();
@@ -88,16 +111,16 @@ impl RankTree {
 
     /// Up to `limit` users before a position, best first.
     pub fn page_back(&self, position: u64, limit: usize, ties: Ties) -> Vec<Standing> {
-        let mut page: Vec<Standing> = self.standings_back(position, ties).take(limit).collect();
-        page.reverse();
-        page
+        let position = position.min(self.len());
+        let start = position.saturating_sub(limit as u64);
+        self.page(start, (position - start) as usize, ties)
     }
 
     /// A user with up to `above` users before them and up to `below` after them, best first.
     pub fn around(&self, user: &str, above: usize, below: usize, ties: Ties) -> Option<Vec<Standing>> {
         let position = self.position(user)?;
         let start = position.saturating_sub(above as u64);
-        let limit = (position - start) as usize + 1 + below;
+        let limit = ((position - start) as usize + 1).saturating_add(below);
         Some(self.page(start, limit, ties))
     }
 

@@ -9,11 +9,13 @@ use std::sync::Arc;
 
 use crate::entries::{Entries, Facts};
 use crate::index::{Builder, Context, Ids, Index, Place, WARM_GROUP};
-use crate::users::Table;
+use crate::users::{self, Table};
 use crate::{Error, Order, UserKey, Users};
 
 /// Room is never made for more users than this in advance, whatever a caller or a file promises.
-const USERS_MAX: usize = 500_000_000;
+const RESERVE_MAX: u64 = 100_000_000;
+/// A batch of more than a quarter of the tree's users and this many sorts everybody anew.
+const REBUILD_MIN: u64 = if cfg!(test) { 4 } else { 1_000 };
 
 /// A user's score and when it was reached.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -94,6 +96,7 @@ impl RankTree {
             if group.is_empty() {
                 break;
             }
+            tree.entries.suggest_origin(group.iter().map(|row| row.1.reached_at));
             let mut users = tree.users.write();
             let joined = match users.acquire_all(group.iter().map(|row| row.0.as_ref())) {
                 Ok(joined) => joined,
@@ -151,8 +154,7 @@ impl RankTree {
     }
 
     /// Changes a user's entry by what it is: `change` gets the entry, `None` for a user who is not in the tree, and returns the new
-    /// one, `None` to remove the user. Returns the entry before. Cheaper than [`RankTree::get`] and then [`RankTree::set`]. `change` runs
-    /// under the lock of the users and must not use them.
+    /// one, `None` to remove the user. Returns the entry before. Cheaper than [`RankTree::get`] and then [`RankTree::set`].
     ///
     /// # Errors
     /// If the user is new and the id is empty or too long, or there are too many users; nothing was changed then.
@@ -162,9 +164,8 @@ impl RankTree {
         user: &str,
         change: impl FnOnce(Option<Entry>) -> Option<Entry>,
     ) -> Result<Option<Entry>, Error> {
-        let users = self.users.read();
-        let Some((user, before)) = find(&users, &self.entries, user) else {
-            drop(users);
+        let found = find(&self.users.read(), &self.entries, user);
+        let Some((user, before)) = found else {
             if let Some(entry) = change(None) {
                 self.add(user, entry)?;
             }
@@ -175,16 +176,15 @@ impl RankTree {
         if after == Some(before) {
             return Ok(Some(entry_before));
         }
-        let context = Context { entries: &self.entries, users: Ids::Held(&users) };
+        let context = Context { entries: &self.entries, users: Ids::OnDemand(&self.users) };
         self.index.remove(context, place(user, before));
         match after {
             Some(after) => {
                 self.entries.set(user, after);
-                let context = Context { entries: &self.entries, users: Ids::Held(&users) };
+                let context = Context { entries: &self.entries, users: Ids::OnDemand(&self.users) };
                 self.index.insert(context, place(user, after));
             }
             None => {
-                drop(users);
                 self.entries.remove(user);
                 self.users.release(user);
                 self.give_back_if_empty();
@@ -205,7 +205,7 @@ impl RankTree {
     /// As [`RankTree::set`]; then none of the changes was made.
     pub fn apply(&mut self, updates: &[Update<'_>]) -> Result<(), Error> {
         let changes = self.resolve(updates)?;
-        if changes.len() as u64 > self.len() / 4 + 1_000 {
+        if changes.len() as u64 > self.len() / 4 + REBUILD_MIN {
             self.rebuild_with(&changes);
         } else {
             self.make(&changes);
@@ -232,7 +232,20 @@ impl RankTree {
     /// # Errors
     /// The first broken invariant, in words.
     pub fn verify(&self) -> Result<(), String> {
-        self.index.verify(self.context())
+        self.index.verify(self.context())?;
+        let mut entries = self.entries.iter();
+        let mut buffer = users::buffer();
+        loop {
+            // In groups, so that others get at the lock in between.
+            let users = self.users.read();
+            for _ in 0..1_024 {
+                let Some((user, _)) = entries.next() else { return Ok(()) };
+                let id = users.id(user, &mut buffer).ok_or_else(|| format!("{user:?} has no id"))?;
+                if users.find(id) != Some(user) {
+                    return Err(format!("{user:?} is not found by its id {id:?}"));
+                }
+            }
+        }
     }
 
     /// What comparisons need, for work that takes long: the users' lock is taken when it is needed.
@@ -242,8 +255,11 @@ impl RankTree {
 
     /// Makes room before a load of about this many users.
     pub(crate) fn reserve(&mut self, users: u64) {
-        self.users.reserve(self.users.len().saturating_add(users as usize).min(USERS_MAX));
-        self.entries.start_load(users);
+        let known = self.users.len();
+        // Who comes may be known already: more than the larger of the two is not made room for.
+        let all = known.max(users.min(RESERVE_MAX) as usize);
+        self.users.reserve(all);
+        self.entries.start_load(users as usize, all);
     }
 
     fn add(&mut self, user: &str, entry: Entry) -> Result<(), Error> {

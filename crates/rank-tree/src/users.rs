@@ -11,7 +11,8 @@
 //! Users are numbered densely from 0, so that what is kept of them stands in plain arrays: at this size every look into memory that
 //! waits for another one counts, and an array needs none to find the place.
 //!
-//! Ids come from outside, so the hash is seeded at random: nobody can prepare ids that collide.
+//! Ids come from outside, so the hash is seeded at random: ids that collide cannot be prepared beforehand. (Against somebody who measures
+//! each answer and tries on, the hash makes no promise; ids reach us through a game's own server.)
 
 mod codec;
 mod ids;
@@ -42,12 +43,20 @@ pub struct UserKey(pub(crate) u32);
 /// The ids of all users, shared by the trees that rank them.
 ///
 /// ```
-/// use rank_tree::Users;
-/// let users = Users::new();
-/// let key = users.acquire("maru")?;
-/// assert_eq!(users.find("maru"), Some(key));
+/// use std::sync::Arc;
+/// use rank_tree::{Entry, Order, RankTree, Users};
+///
+/// let users = Arc::new(Users::new());
+/// let mut weekly = RankTree::new(Order::High, Arc::clone(&users));
+/// let mut monthly = RankTree::new(Order::High, Arc::clone(&users));
+/// weekly.set("maru", Entry { score: 7, reached_at: 1 })?;
+/// monthly.set("maru", Entry { score: 30, reached_at: 1 })?;
+/// assert_eq!(users.len(), 1);
+///
+/// let key = users.find("maru").expect("two trees hold it");
+/// drop(weekly);
 /// assert_eq!(users.id(key).as_deref(), Some("maru"));
-/// users.release(key);
+/// drop(monthly);
 /// assert_eq!(users.find("maru"), None);
 /// # Ok::<(), rank_tree::Error>(())
 /// ```
@@ -69,19 +78,13 @@ impl Users {
 
     /// Takes a use of the user with this id, who is made known if new.
     ///
-    /// # Errors
-    /// [`Error::IdLength`] if the id is empty or too long, [`Error::Full`] if there are too many users.
-    pub fn acquire(&self, id: &str) -> Result<UserKey, Error> {
+    /// Uses are the trees' own business: a use given back twice would leave a tree with a user nobody knows.
+    pub(crate) fn acquire(&self, id: &str) -> Result<UserKey, Error> {
         self.write().acquire(id)
     }
 
-    /// Takes one more use of a user that has one.
-    pub fn retain(&self, user: UserKey) {
-        self.write().add_use(user.0);
-    }
-
     /// Gives back one use. After the last one the key may come to name another user.
-    pub fn release(&self, user: UserKey) {
+    pub(crate) fn release(&self, user: UserKey) {
         self.write().release(user);
     }
 
@@ -99,6 +102,27 @@ impl Users {
         Some(read(text(&buffer[..length])))
     }
 
+    /// Calls `read` with the id of each of these users that is in use and its place among them; one turn at the lock for all.
+    pub fn with_ids(&self, users: impl IntoIterator<Item = UserKey>, mut read: impl FnMut(usize, &str)) {
+        let mut buffer = BUFFER;
+        let mut text = String::new();
+        let mut ends = Vec::new();
+        let table = self.read();
+        for (place, user) in users.into_iter().enumerate() {
+            if let Some(id) = table.id(user, &mut buffer) {
+                text.push_str(id);
+                ends.push((place, text.len()));
+            }
+        }
+        // `read` runs without the lock: it may well ask for another user.
+        drop(table);
+        let mut start = 0;
+        for (place, end) in ends {
+            read(place, &text[start..end]);
+            start = end;
+        }
+    }
+
     /// How many users have at least one use.
     pub fn len(&self) -> usize {
         self.read().count
@@ -111,14 +135,18 @@ impl Users {
 
     /// Makes room for this many users in all, so that a load does not grow the tables step by step.
     pub fn reserve(&self, users: usize) {
-        let table = &mut *self.write();
-        table.slots.reserve(users, |number| hash_of(&table.state, table.ids.get(number)));
-        table.uses.reserve(users.saturating_sub(table.uses.len()));
+        // One segment at a time: others get at the lock in between.
+        for segment in 0..slots::SEGMENTS {
+            let table = &mut *self.write();
+            table.slots.reserve(segment, users, |number| hash_of(&table.state, table.ids.get(number)));
+        }
+        let uses = &mut self.write().uses;
+        uses.reserve(users.saturating_sub(uses.len()));
     }
 
     /// Gives back one use of each of these users, letting others in between now and then.
     pub(crate) fn release_all(&self, mut users: impl Iterator<Item = UserKey>) {
-        const AT_ONCE: usize = 4_096;
+        const AT_ONCE: usize = 512;
         loop {
             let mut table = self.write();
             for _ in 0..AT_ONCE {

@@ -47,7 +47,9 @@ fn check(tree: &RankTree, what: &str) {
     let index = memory.index as f64 / users as f64;
     assert!(index < 20.0, "{what}: the index takes {index:.1} bytes a user");
     let entries = memory.entries as f64 / users as f64;
-    assert!(entries < 36.0, "{what}: entries take {entries:.1} bytes a user");
+    // A small tree's entries are a hash map, which may just have grown.
+    let most = if users > 20_000 { 36.0 } else { 64.0 };
+    assert!(entries < most, "{what}: entries take {entries:.1} bytes a user");
 }
 
 fn filled(order: Order, score: impl Fn(u64) -> i64, time: impl Fn(u64) -> u64) -> RankTree {
@@ -115,6 +117,54 @@ fn all_updates_at_the_top() {
         assert_eq!(tree.rank(&user, Ties::First), Some(1));
     }
     check(&tree, "all updates at the top");
+}
+
+/// Scores that keep arriving right behind a tie that takes no other score into its chunks.
+#[test]
+fn ever_growing_below_a_tie() {
+    for tie in [255, 256, 257, 1_000] {
+        let score = |n: u64| if n < tie { i64::MAX } else { n as i64 };
+        check(&filled(Order::High, score, |n| n), "ever-growing below a tie");
+    }
+}
+
+/// A new best score when all that is left before the next node is one chunk of a tie.
+#[test]
+fn a_new_best_score_above_a_tie_that_thinned_out() {
+    let mut tree = RankTree::new(Order::High, Arc::new(Users::new()));
+    for n in 0..54 * 255 {
+        tree.set(&id(n), Entry { score: 100, reached_at: n }).unwrap();
+    }
+    for n in 255..24 * 255 {
+        tree.remove(&id(n));
+    }
+    tree.set("best", Entry { score: 200, reached_at: 0 }).unwrap();
+    check(&tree, "a new best score");
+    assert_eq!(tree.rank(&id(0), Ties::Shared), Some(2));
+    assert_eq!(tree.better_than(100), 1);
+}
+
+#[test]
+fn a_second_board_of_the_same_users_adds_nothing_to_their_table() {
+    let users = Arc::new(Users::new());
+    let tree = || {
+        let rows = (0..50_000).map(|n| (id(n), Entry { score: n as i64, reached_at: n }));
+        RankTree::from_unsorted(Order::High, Arc::clone(&users), rows).unwrap()
+    };
+    let first = tree();
+    let before = first.memory();
+    let second = tree();
+    assert_eq!((first.memory().ids, first.memory().id_table), (before.ids, before.id_table));
+    assert_eq!(second.len(), 50_000);
+}
+
+#[test]
+fn limits_of_what_is_asked_are_no_limits_of_what_is_safe() {
+    let tree = filled(Order::High, |n| n as i64, |n| n);
+    assert_eq!(tree.around(&id(5), 2, usize::MAX, Ties::First).unwrap().len(), 8);
+    assert_eq!(tree.around(&id(5), usize::MAX, 0, Ties::First).unwrap().len() as u64, tree.len() - 5);
+    assert_eq!(tree.page_back(u64::MAX, usize::MAX, Ties::Shared).len() as u64, tree.len());
+    assert!(tree.histogram(usize::MAX).len() <= rank_tree::BUCKETS_MAX);
 }
 
 #[test]

@@ -52,6 +52,9 @@ impl Index {
             if count == 0 || count > chunk.len() || chunk[count..].iter().any(|user| *user != NOBODY) {
                 return Err(format!("chunk {kid} says it holds {count} users"));
             }
+            if let Some(user) = chunk[..count].iter().find(|user| context.entries.get(**user).is_none()) {
+                return Err(format!("{user:?} in chunk {kid} has no entry"));
+            }
             let places: Vec<Place> = chunk[..count].iter().map(|user| context.place(*user)).collect();
             if node.first(child) != places[0] {
                 return Err(format!("chunk {kid} begins with {:?}, not {:?}", places[0], node.first(child)));

@@ -11,6 +11,7 @@ use std::hint::black_box;
 
 /// Bits of the hash that choose the segment.
 const SEGMENT_BITS: u32 = 10;
+pub(super) const SEGMENTS: usize = 1 << SEGMENT_BITS;
 const EMPTY: u32 = u32::MAX;
 /// Cells are at most 85 % full: a hit then looks at four cells on average, nearly always in one cache line.
 const FILL_MAX: (usize, usize) = (17, 20);
@@ -38,7 +39,7 @@ impl Default for Segment {
 
 impl Slots {
     pub(super) fn new() -> Self {
-        Slots { segments: (0..1 << SEGMENT_BITS).map(|_| Segment::default()).collect() }
+        Slots { segments: (0..SEGMENTS).map(|_| Segment::default()).collect() }
     }
 
     /// The number stored under a hash for which `is_it` holds.
@@ -87,8 +88,8 @@ impl Slots {
         }
     }
 
-    /// Makes room for this many numbers in all.
-    pub(super) fn reserve(&mut self, numbers: usize, hash_of: impl Fn(u32) -> u64) {
+    /// Makes room in one segment for its share of this many numbers in all.
+    pub(super) fn reserve(&mut self, segment: usize, numbers: usize, hash_of: impl Fn(u32) -> u64) {
         // Hashes spread users evenly, but not exactly: four standard deviations above the mean are ample.
         let mean = numbers as f64 / self.segments.len() as f64;
         let each = (mean + 4.0 * mean.sqrt()) as usize;
@@ -96,8 +97,9 @@ impl Slots {
             return;
         }
         let cells = each * FILL_MAX.1 / FILL_MAX.0 + 1;
-        for segment in self.segments.iter_mut().filter(|segment| segment.cells.len() < cells) {
-            segment.resize(cells, &hash_of);
+        let segment = &mut self.segments[segment];
+        if segment.cells.len() < cells {
+            segment.resize(cells, hash_of);
         }
     }
 
