@@ -14,12 +14,12 @@
 //! nothing is left of what was read before. The reader takes exactly the bytes of the checkpoint and no more.
 
 use std::io::{ErrorKind, Read, Write};
-use std::sync::Arc;
+use std::sync::{Arc, mpsc};
 
 use thiserror::Error;
 
-use crate::index::{Builder, Context, Ids};
-use crate::tree::place;
+use crate::entries::Facts;
+use crate::index::{Builder, Context, Ids, Place};
 use crate::users;
 use crate::{Entry, Error as UserError, Order, RankTree, Ties, Users};
 
@@ -30,6 +30,8 @@ const ORDER_AT: usize = 8 + 4;
 const USERS_AT: usize = 8 + 4 + 1;
 const BLOCK_HEAD_BYTES: usize = 12;
 const BLOCK_BYTES: usize = 64 * 1024;
+/// Blocks that may be read before they are needed.
+const BLOCKS_AHEAD: usize = 4;
 /// Rows whose ids are gathered at once.
 const GROUP: usize = 256;
 /// What a block can hold at most: one row may go over the border.
@@ -117,53 +119,80 @@ impl RankTree {
 
     /// Reads a tree from a checkpoint; its users join `users`.
     ///
+    /// The stream is read and verified by a thread of its own, while this one puts users in their places.
+    ///
     /// # Errors
     /// If the stream fails, is not a whole and undamaged checkpoint, or is of a board with another order.
     pub fn read_checkpoint(
         order: Order,
         users: Arc<Users>,
-        from: impl Read,
+        from: impl Read + Send,
     ) -> Result<Self, CheckpointError> {
         let mut reader = CheckpointReader::new(from, order)?;
         let mut tree = RankTree::new(order, users);
         tree.reserve(reader.users_expected);
-        let mut builder = Builder::new();
-        let mut in_order = true;
-        while let Some(rows) = reader.next_block()? {
-            let rows = rows.collect::<Result<Vec<(&str, Entry)>, CheckpointError>>()?;
-            tree.entries.suggest_origin(rows.iter().map(|row| row.1.reached_at));
-            let mut users = tree.users.write();
-            let joined = match users.acquire_all(rows.iter().map(|row| row.0)) {
-                Ok(joined) => joined,
-                Err(error) => {
-                    // Dropping the tree gives its users back, which needs the lock.
-                    drop(users);
-                    return Err(error.into());
+        let mut load = Load { tree, builder: Builder::new(), in_order: true };
+        std::thread::scope(|scope| {
+            let (send, blocks) = mpsc::sync_channel(BLOCKS_AHEAD);
+            scope.spawn(move || {
+                // Ends after the last block or an error, or when nobody takes the blocks any more.
+                while let Some(block) = reader.next_block().transpose() {
+                    let failed = block.is_err();
+                    if send.send(block).is_err() || failed {
+                        break;
+                    }
                 }
-            };
-            for (user, row) in joined.iter().zip(&rows) {
-                if tree.entries.set(*user, tree.facts(row.1)).is_some() {
-                    users.release(*user);
-                    in_order = false;
-                }
-            }
-            for (user, row) in joined.iter().zip(&rows) {
-                let next = place(*user, tree.facts(row.1));
-                let context = Context { entries: &tree.entries, users: Ids::Held(&users) };
-                in_order = in_order && builder.accepts(context, next);
-                if !in_order {
-                    break;
-                }
-                builder.push(next);
+            });
+            blocks.into_iter().try_for_each(|block| load.add(&block?))
+        })?;
+        Ok(load.finish())
+    }
+}
+
+/// A tree that is being loaded.
+struct Load {
+    tree: RankTree,
+    builder: Builder,
+    /// All rows so far came in order, and are in the builder.
+    in_order: bool,
+}
+
+impl Load {
+    fn add(&mut self, block: &Block) -> Result<(), CheckpointError> {
+        let Load { tree, builder, in_order } = self;
+        tree.entries.suggest_origin(block.rows.iter().map(|row| row.1.reached_at));
+        let mut users = tree.users.write();
+        let joined = users.acquire_all(block.ids())?;
+        let rows =
+            || joined.iter().zip(&block.rows).map(|(user, row)| (*user, tree.order.key(row.1.score), row.1));
+        let places: Vec<Place> =
+            rows().map(|(user, key, entry)| Place { key, time: entry.reached_at, user }).collect();
+        for place in &places {
+            if tree.entries.set(place.user, Facts { key: place.key, time: place.time }).is_some() {
+                users.release(place.user);
+                *in_order = false;
             }
         }
+        let context = Context { entries: &tree.entries, users: Ids::Held(&users) };
+        for place in places {
+            *in_order = *in_order && builder.accepts(context, place);
+            if !*in_order {
+                break;
+            }
+            builder.push(place);
+        }
+        Ok(())
+    }
+
+    fn finish(self) -> RankTree {
+        let Load { mut tree, builder, in_order } = self;
         tree.entries.finish_load();
         if in_order {
             tree.index = builder.finish();
         } else {
             tree.sort();
         }
-        Ok(tree)
+        tree
     }
 }
 
@@ -294,8 +323,8 @@ impl<R: Read> CheckpointReader<R> {
         Ok(reader)
     }
 
-    /// The rows of the next block; `None` after the last.
-    fn next_block(&mut self) -> Result<Option<Rows<'_>>, CheckpointError> {
+    /// The next block; `None` after the last.
+    fn next_block(&mut self) -> Result<Option<Block>, CheckpointError> {
         self.bytes.clear();
         self.fill(BLOCK_HEAD_BYTES)?;
         let [number, rows, bytes] = [0, 4, 8].map(|at| u32_at(&self.bytes, at));
@@ -318,7 +347,13 @@ impl<R: Read> CheckpointReader<R> {
         self.block += 1;
         self.users += u64::from(rows);
         let content = &self.bytes[BLOCK_HEAD_BYTES..BLOCK_HEAD_BYTES + bytes as usize];
-        Ok(Some(Rows { content, left: rows, block: self.block - 1, last: ORIGIN }))
+        let mut block = Block { text: String::with_capacity(content.len()), rows: Vec::new() };
+        for row in (Rows { content, left: rows, block: self.block - 1, last: ORIGIN }) {
+            let (id, entry) = row?;
+            block.text.push_str(id);
+            block.rows.push((block.text.len(), entry));
+        }
+        Ok(Some(block))
     }
 
     fn read_sealed(&mut self, bytes: usize) -> Result<(), CheckpointError> {
@@ -358,7 +393,22 @@ impl<R: Read> CheckpointReader<R> {
     }
 }
 
-/// The rows of one block.
+/// Ids and entries of one block.
+struct Block {
+    /// The ids, back to back.
+    text: String,
+    /// Where each id ends, and the entry.
+    rows: Vec<(usize, Entry)>,
+}
+
+impl Block {
+    fn ids(&self) -> impl Iterator<Item = &str> {
+        let starts = std::iter::once(0).chain(self.rows.iter().map(|row| row.0));
+        starts.zip(&self.rows).map(|(start, row)| &self.text[start..row.0])
+    }
+}
+
+/// The rows of one block as they are written.
 struct Rows<'a> {
     content: &'a [u8],
     left: u32,

@@ -224,7 +224,8 @@ impl Index {
             before += node.users_before(child);
             at = node.kid(child);
             if level == self.height {
-                before += find(&self.chunks[at], place.user) as u64;
+                let count = node.count(child) as usize;
+                before += find(&self.chunks[at][..count], place.user) as u64;
             }
         }
         before
@@ -333,7 +334,7 @@ impl Index {
         let count = node.count(child) as usize;
         let heads = node.heads(child);
         let chunk = &mut self.chunks[node.kid(child)];
-        let slot = find(chunk, place.user);
+        let slot = find(&chunk[..count], place.user);
         if count == 1 {
             if heads == 1
                 && let Some(next) = self.next_chunk(&path)
@@ -724,7 +725,7 @@ fn reuse_or_push<T>(pool: &mut Vec<T>, free: &mut Vec<u32>, value: T) -> u32 {
 /// The slot of a user who is in the chunk. Looks at all slots at once rather than stopping at the user: the loop has
 /// no branch to mispredict and compiles to vector instructions.
 #[inline]
-fn find(chunk: &Chunk, user: UserKey) -> usize {
+fn find(chunk: &[UserKey], user: UserKey) -> usize {
     let mut slot_after = 0u32;
     for (slot, held) in chunk.iter().enumerate() {
         slot_after += if *held == user { slot as u32 + 1 } else { 0 };
@@ -744,7 +745,7 @@ fn better_in_chunk(
 ) -> usize {
     let mut end = count;
     if let Some(user) = user {
-        end = find(chunk, user).min(count);
+        end = find(&chunk[..count], user).min(count);
         if end == 0 || context.key(chunk[end - 1]) < key {
             return end;
         }

@@ -269,7 +269,7 @@ impl Table {
         batch.hashes().for_each(|hash| self.slots.touch(hash));
         for hash in batch.hashes() {
             if let Some(number) = self.slots.candidate(hash) {
-                black_box(self.ids.get(number).first());
+                black_box(self.ids.get(number).first().copied());
             }
         }
         let find = |at| {
