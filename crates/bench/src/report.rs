@@ -29,6 +29,11 @@ impl Row {
         self
     }
 
+    /// As [`Row::reach`] where a ratio is to be reached at all.
+    pub(crate) fn reach_if(self, wanted: bool, ratio: f64) -> Self {
+        if wanted { self.reach(ratio) } else { self }
+    }
+
     /// Above 1 where ours is better.
     fn ratio(&self) -> Option<f64> {
         self.rival.map(|rival| if self.more_is_better { self.ours / rival } else { rival / self.ours })
@@ -68,7 +73,7 @@ impl Report {
         println!("{:<28} {:>12} {:>12}   {:<8} {:>8} {:>8}", "", "ours", rival, "", "ratio", "reach");
         for row in &self.rows {
             let rival = row.rival.map_or_else(|| "—".to_owned(), figure);
-            let ratio = row.ratio().map_or_else(String::new, |ratio| format!("{ratio:.1}×"));
+            let ratio = row.ratio().map_or_else(String::new, |ratio| format!("{ratio:.2}×"));
             let reach = row.reach.map_or_else(String::new, |reach| format!("{reach}×"));
             println!(
                 "{:<28} {:>12} {:>12}   {:<8} {:>8} {:>8}",
