@@ -22,7 +22,7 @@
 //! ```text
 //! Users    id ⇄ number          shared   users.rs    slots.rs (hash table)  ids.rs (the ids)  codec.rs (shorter ids)
 //! Entries  number → score, time each tree  entries.rs
-//! Index    numbers in order     each tree  index.rs    node.rs  build.rs  walk.rs  verify.rs
+//! Index    numbers in order     each tree  index.rs    node.rs  change.rs  build.rs  walk.rs  verify.rs
 //! ```
 //!
 //! A user of a tree is in all three, with one use in `Users` for each tree. Only `tree.rs` and `checkpoint.rs` change them, always in
