@@ -37,7 +37,7 @@ pub(crate) enum IdShape {
 /// How scores are spread.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Scores {
-    /// Half of the users have at most 17 points, one in a hundred over 1,300: some 10,000 different scores, many ties.
+    /// Half of the users have at most 17 points, one in a hundred over 1,300: some 16,000 different scores among 25 M users, many ties.
     Skewed,
     /// Every user has another score.
     Distinct,

@@ -23,8 +23,8 @@
 //!
 //! # Why it is quick on real memory
 //!
-//! At 25 M users nothing stays in cache, and a load that has to wait for another costs 150 to 250 ns where a hundred
-//! independent ones overlap. Hence: the cache lines of a node are touched together before it is searched; a
+//! At 25 M users nothing stays in cache, and a load that has to wait for another costs some 150 to 250 ns, ten times
+//! an independent one. Hence: the cache lines of a node are touched together before it is searched; a
 //! chunk of several scores is searched eight samples at a time; no pointers up or along.
 //!
 //! # Invariants (checked by `verify`)

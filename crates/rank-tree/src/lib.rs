@@ -12,7 +12,7 @@
 //! # What it costs
 //!
 //! Every operation is O(log n) plus its output, amortised, whatever the distribution: ties compare times and, where those are equal too, ids.
-//! What amortises: one segment of the hash table grows (about a millisecond at 25 M users), an array is moved by the allocator.
+//! What amortises: one segment of the hash table grows (some 25,000 users move, of 25 M), an array is moved by the allocator.
 //! [`RankTree::from_unsorted`] and [`RankTree::apply`] of a large batch sort; [`RankTree::verify`], [`RankTree::clear`] and dropping a tree
 //! go through all users. A user takes some 34 bytes with an id like `user-0000000000000012345`, of which the id takes 12
 //! ([`RankTree::memory`] tells). `standings-bench rank-tree` measures all of it beside Redis.

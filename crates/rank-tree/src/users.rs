@@ -5,8 +5,7 @@
 //! all, taken for reading but when a user is new or leaves.
 //!
 //! Why one lock, taken once for a whole question and not around each step: giving a lock back is an atomic write, and the processor
-//! starts no load behind it before the loads in front of it are done. A lock around each look-up of an id made a rank of
-//! 25 M users take twice as long.
+//! starts no load behind it before the loads in front of it are done.
 //!
 //! Users are numbered densely from 0, so that what is kept of them stands in plain arrays: at this size every look into memory that
 //! waits for another one counts, and an array needs none to find the place.
