@@ -13,6 +13,11 @@ mod table;
 
 use clap::{Parser, Subcommand};
 
+/// As in the server: rows are made on callers' threads and freed on the committer's, where glibc's allocator has them wait
+/// for each other's locks.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 #[derive(Debug, Parser)]
 #[command(about = "Measures Standings beside its rivals", version)]
 struct Arguments {

@@ -45,7 +45,7 @@ pub(crate) struct Arguments {
     #[arg(long, default_value_t = 1_000_000)]
     scan_entries: usize,
     /// Memory for gathering rows, for items and for each index, in MiB.
-    #[arg(long, default_value_t = 16)]
+    #[arg(long, default_value_t = 32)]
     memtable_mib: u64,
     /// Leaves SQLite out.
     #[arg(long)]

@@ -8,6 +8,11 @@ pub trait Clock: Send + Sync + 'static {
     /// Milliseconds since 1970-01-01T00:00:00Z.
     fn now_ms(&self) -> i64;
 
+    /// Microseconds since 1970-01-01T00:00:00Z, as exact as the clock is.
+    fn now_us(&self) -> i64 {
+        self.now_ms().saturating_mul(1_000)
+    }
+
     /// Whole seconds since 1970-01-01T00:00:00Z, rounded down.
     fn now_seconds(&self) -> i64 {
         self.now_ms().div_euclid(1_000)
@@ -20,10 +25,17 @@ pub struct SystemClock;
 
 impl Clock for SystemClock {
     fn now_ms(&self) -> i64 {
-        // A clock set before 1970 reads as 1970: nothing expires, which loses nothing.
-        let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        i64::try_from(since_1970.as_millis()).unwrap_or(i64::MAX)
+        i64::try_from(since_1970().as_millis()).unwrap_or(i64::MAX)
     }
+
+    fn now_us(&self) -> i64 {
+        i64::try_from(since_1970().as_micros()).unwrap_or(i64::MAX)
+    }
+}
+
+/// A clock set before 1970 reads as 1970: nothing expires, which loses nothing.
+fn since_1970() -> std::time::Duration {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
 }
 
 /// A clock that stands still until it is told otherwise: for tests.
@@ -56,5 +68,8 @@ impl Clock for ManualClock {
 impl<C: Clock + ?Sized> Clock for std::sync::Arc<C> {
     fn now_ms(&self) -> i64 {
         (**self).now_ms()
+    }
+    fn now_us(&self) -> i64 {
+        (**self).now_us()
     }
 }

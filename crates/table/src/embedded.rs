@@ -66,7 +66,7 @@ impl Options {
             schema,
             clock: Arc::new(SystemClock),
             cache_bytes: 256 << 20,
-            memtable_bytes: 16 << 20,
+            memtable_bytes: 32 << 20,
             sweep_interval: Duration::from_secs(60),
         }
     }

@@ -41,6 +41,8 @@ const OVERLAPPING_RUNS_MAX: usize = 19;
 const WAIT_STEP: Duration = Duration::from_millis(1);
 /// How often the keeper looks for memtables it can let go.
 const RELEASE_EVERY: Duration = Duration::from_secs(1);
+/// How far background work stands back: about a ninth of the share of the processor, if others want it all.
+const BACKGROUND_NICE: i32 = 10;
 /// Less free space than this, when a background write has failed, means that the disk is full.
 const FULL_BELOW_BYTES: u64 = 1 << 20;
 
@@ -86,7 +88,15 @@ pub(crate) struct Engine {
 impl Engine {
     /// Opens the engine in `folder`, making it and its keyspaces if they are not there.
     pub(crate) fn open(folder: &Path, schema: &Schema, tuning: &Tuning) -> Result<Self> {
-        let opened = catch_unwind(AssertUnwindSafe(|| Self::open_inner(folder, schema, tuning)));
+        // Threads inherit their priority from the one that starts them, and a lowered one cannot be raised again: the
+        // engine is opened on a thread of its own, so that its worker gives way to commits and reads.
+        let opened = std::thread::scope(|scope| {
+            let opening = scope.spawn(|| {
+                give_way();
+                Self::open_inner(folder, schema, tuning)
+            });
+            opening.join()
+        });
         match opened {
             Ok(Ok(engine)) => Ok(engine),
             Ok(Err(error)) => Err(engine_error("opening", folder, None, error)),
@@ -238,6 +248,7 @@ impl Engine {
     /// Once written out, a memtable is of no use, and fjall would free its hundred thousand rows while holding a lock that
     /// every commit needs: a stall of 10 ms for each MiB. Keeping a reference until fjall has let go moves that here.
     pub(crate) fn keep(&self, woken: &std::sync::mpsc::Receiver<()>) {
+        give_way();
         let mut written_out = Vec::new();
         loop {
             match woken.recv_timeout(RELEASE_EVERY) {
@@ -340,6 +351,14 @@ impl Engine {
 
     fn is_disk_full(&self) -> bool {
         rustix::fs::statvfs(&self.folder).is_ok_and(|disk| disk.f_bavail * disk.f_frsize < FULL_BELOW_BYTES)
+    }
+}
+
+/// Lets other threads go first, where the system knows priorities of threads. Writing out and merging then use what
+/// commits and reads leave, and a commit does not wait for a merge to use up its slice of time.
+fn give_way() {
+    if cfg!(target_os = "linux") {
+        let _ = rustix::process::nice(BACKGROUND_NICE);
     }
 }
 
