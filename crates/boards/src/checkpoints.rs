@@ -1,0 +1,232 @@
+//! Checkpoints: a season's ranking in a file, so that a restart reads that instead of every entry.
+//!
+//! ```text
+//! <checkpoints>/<board>@<season>@<id>.checkpoint      one line of JSON (see `Header`), then the tree
+//! ```
+//!
+//! A checkpoint is *fuzzy*: it is gathered in pages while plays go on. It states a time of the play log before which everything is in it; whoever
+//! loads it reads again the entries of all plays since. It belongs to one table at one time, which the season's record proves: the file counts only if
+//! the record names its id. A table restored from a backup names an older one or none, and its rankings are rebuilt.
+//!
+//! The order of things: the file under its own name, synced; the record; then older files go. A crash in between leaves a file too many, never a wrong one.
+
+use std::fs::File;
+use std::io::{BufRead as _, BufReader, BufWriter, Write as _};
+use std::path::{Path, PathBuf};
+
+use rank_tree::{CheckpointWriter, Mark, RankTree, Ties};
+use serde::{Deserialize, Serialize};
+use standings_table::{Condition, Consistency, Error as TableError, Operation};
+
+use crate::board::Order;
+use crate::error::{Error, Result};
+use crate::ranking::{MemoryRanking, SeasonKey};
+use crate::records::SeasonRecord;
+use crate::service::{ATTEMPTS_MAX, Boards, Shared};
+
+const FORMAT: u32 = 1;
+/// Users gathered at a time: changes wait for about half a millisecond.
+const PAGE_USERS: usize = 1_000;
+
+#[derive(Debug, Serialize, Deserialize)]
+struct Header {
+    format: u32,
+    id: String,
+    board: String,
+    season: String,
+    /// Every play before this time of the log is in it.
+    log_time: i64,
+}
+
+impl Boards {
+    /// Writes a checkpoint of every season that changed since its last one; says how many. Does nothing where no folder for them is set.
+    ///
+    /// # Errors
+    /// [`Error::File`], or what the table says.
+    pub async fn write_checkpoints(&self) -> Result<usize> {
+        let shared = &self.shared;
+        let Some(folder) = &shared.settings.checkpoints else { return Ok(0) };
+        let boards: Vec<_> =
+            self.boards().into_iter().filter(|record| record.deleted_users.is_none()).collect();
+        let mut written = 0;
+        for record in boards {
+            let Ok(board) = shared.find(&record.board) else { continue };
+            for live in board.live() {
+                let Ok(generation) = shared.ranking.generation(&live.key).await else { continue };
+                if shared.progress.checkpointed(&live.key) == Some(generation) {
+                    continue;
+                }
+                match shared.write_checkpoint(folder, &live.key, record.rules.order).await {
+                    Ok(()) => {
+                        shared.progress.set_checkpointed(&live.key, generation);
+                        Shared::count(&shared.statistics.checkpoints, 1);
+                        written += 1;
+                    }
+                    Err(error) => {
+                        Shared::count(&shared.statistics.checkpoint_failures, 1);
+                        return Err(error);
+                    }
+                }
+            }
+        }
+        Ok(written)
+    }
+}
+
+impl Shared {
+    async fn write_checkpoint(&self, folder: &Path, season: &SeasonKey, order: Order) -> Result<()> {
+        let id = uuid::Uuid::now_v7().simple().to_string();
+        let header = Header {
+            format: FORMAT,
+            id: id.clone(),
+            board: season.board.to_string(),
+            season: season.season.to_string(),
+            log_time: self.log.done_before(self.clock.now_us()),
+        };
+        let path = folder.join(file_name(season, &id));
+        let (memory, key, target) = (self.memory.clone(), season.clone(), path.clone());
+        let written =
+            tokio::task::spawn_blocking(move || write_file(&memory, &key, order, &header, &target)).await;
+        let written = written.unwrap_or_else(|error| Err(file("writing", &path, &error)));
+        if let Err(error) = written {
+            let _ = std::fs::remove_file(&path);
+            return Err(error);
+        }
+        if let Err(error) = self.name_checkpoint(season, &id).await {
+            let _ = std::fs::remove_file(&path);
+            return Err(error);
+        }
+        for other in files_of(folder, season) {
+            if other != path {
+                let _ = std::fs::remove_file(other);
+            }
+        }
+        Ok(())
+    }
+
+    async fn name_checkpoint(&self, season: &SeasonKey, id: &str) -> Result<()> {
+        for _ in 0..ATTEMPTS_MAX {
+            let Some(mut record) = self.season_record(season).await? else { return Err(Error::Contended) };
+            let condition = Condition::VersionEquals(record.version);
+            record.checkpoint = Some(id.to_owned());
+            record.version += 1;
+            match self.table.transact(vec![Operation::put_if(record.to_item(), condition)]).await {
+                Ok(_) => return Ok(()),
+                Err(TableError::ConditionFailed { .. } | TableError::Conflict) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Err(Error::Contended)
+    }
+
+    pub(crate) async fn season_record(&self, season: &SeasonKey) -> Result<Option<SeasonRecord>> {
+        let key = SeasonRecord::key(&season.board, &season.season);
+        let item = self.table.get(&key, Consistency::Strong).await?;
+        item.as_ref().map(SeasonRecord::from_item).transpose()
+    }
+
+    /// Removes the files of a season.
+    pub(crate) fn remove_checkpoints(&self, season: &SeasonKey) {
+        if let Some(folder) = &self.settings.checkpoints {
+            for path in files_of(folder, season) {
+                let _ = std::fs::remove_file(path);
+            }
+        }
+        self.progress.forget_checkpointed(season);
+    }
+}
+
+/// Reads a season's checkpoint: the tree and the time of the log from which on plays are to be read again.
+/// Nothing if there is none that belongs to this table; why not is in the log, and the season is rebuilt.
+pub(crate) fn read(
+    folder: &Path,
+    record: &SeasonRecord,
+    order: Order,
+    memory: &MemoryRanking,
+) -> Option<(RankTree, i64)> {
+    let season = SeasonKey { board: record.board.clone(), season: record.season.clone() };
+    let id = record.checkpoint.as_ref()?;
+    let path = folder.join(file_name(&season, id));
+    match read_file(&path, &season, id, order, memory) {
+        Ok(read) => Some(read),
+        Err(error) => {
+            tracing::warn!(board = %season.board, season = %season.season, %error, "no use of the checkpoint; rebuilding");
+            None
+        }
+    }
+}
+
+fn read_file(
+    path: &Path,
+    season: &SeasonKey,
+    id: &str,
+    order: Order,
+    memory: &MemoryRanking,
+) -> Result<(RankTree, i64)> {
+    let mut reader =
+        BufReader::with_capacity(1 << 20, File::open(path).map_err(|error| file("opening", path, &error))?);
+    let mut line = String::new();
+    reader.read_line(&mut line).map_err(|error| file("reading", path, &error))?;
+    let header: Header = serde_json::from_str(&line).map_err(|error| file("reading", path, &error))?;
+    let expected = (FORMAT, id, season.board.as_str(), season.season.as_str());
+    if (header.format, &*header.id, &*header.board, &*header.season) != expected {
+        return Err(file("reading", path, &"it is of another season or another format"));
+    }
+    let tree = RankTree::read_checkpoint(order.into(), memory.users().clone(), reader)
+        .map_err(|error| file("reading", path, &error))?;
+    Ok((tree, header.log_time))
+}
+
+fn write_file(
+    memory: &MemoryRanking,
+    season: &SeasonKey,
+    order: Order,
+    header: &Header,
+    path: &Path,
+) -> Result<()> {
+    let failed = |error: &dyn std::fmt::Display| file("writing", path, error);
+    let folder = path.parent().unwrap_or(Path::new("."));
+    std::fs::create_dir_all(folder).map_err(|error| failed(&error))?;
+    let handle = File::create(path).map_err(|error| failed(&error))?;
+    let mut out = BufWriter::with_capacity(1 << 20, handle);
+    let line = serde_json::to_string(header).map_err(|error| failed(&error))?;
+    writeln!(out, "{line}").map_err(|error| failed(&error))?;
+    let users = memory.with_tree(season, RankTree::len)?;
+    let mut writer = CheckpointWriter::new(&mut out, order.into(), users).map_err(|error| failed(&error))?;
+    let mut mark: Option<Mark> = None;
+    loop {
+        // Collected under the lock, written to the file outside of it.
+        let (rows, ids) = memory.with_tree(season, |tree| {
+            let start = mark.as_ref().map_or(0, |mark| tree.position_after(mark));
+            let rows = tree.page(start, PAGE_USERS, Ties::First);
+            let mut ids = vec![String::new(); rows.len()];
+            tree.users().with_ids(rows.iter().map(|row| row.user), |at, id| id.clone_into(&mut ids[at]));
+            (rows, ids)
+        })?;
+        let (Some(last), Some(last_id)) = (rows.last(), ids.last()) else { break };
+        let entry = last.entry;
+        mark = Some(Mark { score: entry.score, reached_at: entry.reached_at, user: last_id.clone() });
+        for (row, id) in rows.iter().zip(&ids) {
+            writer.push(id, row.entry).map_err(|error| failed(&error))?;
+        }
+    }
+    writer.finish().map_err(|error| failed(&error))?;
+    let handle = out.into_inner().map_err(|error| failed(&error))?;
+    handle.sync_all().map_err(|error| failed(&error))?;
+    File::open(folder).and_then(|folder| folder.sync_all()).map_err(|error| failed(&error))
+}
+
+fn file_name(season: &SeasonKey, id: &str) -> String {
+    format!("{}@{}@{id}.checkpoint", season.board, season.season)
+}
+
+fn files_of(folder: &Path, season: &SeasonKey) -> Vec<PathBuf> {
+    let prefix = format!("{}@{}@", season.board, season.season);
+    let Ok(entries) = std::fs::read_dir(folder) else { return Vec::new() };
+    let ours = entries.flatten().filter(|entry| entry.file_name().to_string_lossy().starts_with(&prefix));
+    ours.map(|entry| entry.path()).collect()
+}
+
+fn file(doing: &str, path: &Path, why: &dyn std::fmt::Display) -> Error {
+    Error::File { doing: format!("{doing} {}", path.display()), why: why.to_string() }
+}

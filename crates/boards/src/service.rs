@@ -1,0 +1,456 @@
+//! [`Boards`]: everything the rules need at hand, and the boards themselves: made, changed, listed.
+//!
+//! Boards and their seasons are read from the table once, at the start, and kept here. Who changes one changes the table first, under the
+//! condition that it is as it was read. A play holds its board's gate shared; a change of rules and a deletion hold it alone, so no play
+//! is folded by rules that are just being replaced.
+
+use std::collections::{BTreeMap, HashMap};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, PoisonError, RwLock};
+
+use standings_table::{Clock, Condition, Consistency, Operation, Query, SortRange, Table};
+use tokio::sync::RwLock as Gate;
+
+use crate::board::Rules;
+use crate::error::{Error, Result};
+use crate::ids::BoardId;
+use crate::locks::UserLocks;
+use crate::log::PlayLog;
+use crate::names::Names;
+use crate::ranking::{MemoryRanking, Ranking, SeasonKey};
+use crate::records::{self, BoardRecord, SeasonRecord};
+use crate::season::{Calendar, Season, SeasonSpan};
+
+/// The board that is there from the start.
+pub const DEFAULT_BOARD: &str = "default";
+/// How often a change is tried again when others change the same item.
+pub(crate) const ATTEMPTS_MAX: usize = 10;
+
+type Map<K, V> = HashMap<K, V, foldhash::fast::RandomState>;
+
+/// How the rules are run.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// Where checkpoints of rankings are kept; nothing keeps none.
+    pub checkpoints: Option<PathBuf>,
+    /// How many days plays are kept; nothing keeps them for good.
+    pub plays_keep_days: Option<u32>,
+    /// How far in the future a play may lie, for clocks that differ a little.
+    pub skew_us: i64,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self { checkpoints: None, plays_keep_days: None, skew_us: 5_000_000 }
+    }
+}
+
+/// What has happened since the start.
+#[derive(Debug, Default)]
+pub struct Statistics {
+    /// Plays that counted.
+    pub plays: AtomicU64,
+    /// Plays that had counted before.
+    pub duplicates: AtomicU64,
+    /// Times another writer was first and a play was tried again.
+    pub conflicts: AtomicU64,
+    /// Checkpoints written.
+    pub checkpoints: AtomicU64,
+    /// Checkpoints that could not be written.
+    pub checkpoint_failures: AtomicU64,
+}
+
+/// The rules at work. Cheap to clone.
+#[derive(Clone)]
+pub struct Boards {
+    pub(crate) shared: Arc<Shared>,
+}
+
+pub(crate) struct Shared {
+    pub(crate) table: Arc<dyn Table>,
+    pub(crate) ranking: Arc<dyn Ranking>,
+    pub(crate) memory: Arc<MemoryRanking>,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) settings: Settings,
+    pub(crate) boards: RwLock<Map<BoardId, Arc<Board>>>,
+    pub(crate) locks: UserLocks,
+    pub(crate) names: Names,
+    pub(crate) log: PlayLog,
+    pub(crate) statistics: Statistics,
+    pub(crate) progress: crate::recovery::Progress,
+    /// One change of the set of boards at a time.
+    changing: tokio::sync::Mutex<()>,
+}
+
+/// A board as it is at work.
+pub(crate) struct Board {
+    pub(crate) id: BoardId,
+    state: RwLock<Arc<State>>,
+    pub(crate) gate: Gate<()>,
+    seasons: RwLock<BTreeMap<Season, Arc<Live>>>,
+    /// The season that was asked for last: almost always the one asked for next.
+    recent: RwLock<Option<Arc<Live>>>,
+    opening: tokio::sync::Mutex<()>,
+}
+
+/// A board's rules with what follows from them.
+pub(crate) struct State {
+    pub(crate) record: BoardRecord,
+    pub(crate) calendar: Calendar,
+}
+
+/// A season at work.
+#[derive(Debug)]
+pub(crate) struct Live {
+    pub(crate) key: SeasonKey,
+    pub(crate) span: SeasonSpan,
+    pub(crate) shards: u32,
+}
+
+/// A season as callers see it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SeasonInfo {
+    /// Its name and bounds.
+    pub span: SeasonSpan,
+    /// Whether it still takes plays.
+    pub takes_plays: bool,
+    /// How many users have an entry.
+    pub players: u64,
+}
+
+impl Board {
+    pub(crate) fn new(record: BoardRecord) -> Result<Self> {
+        let calendar = Calendar::new(&record.rules)?;
+        Ok(Self {
+            id: record.board.clone(),
+            state: RwLock::new(Arc::new(State { record, calendar })),
+            gate: Gate::default(),
+            seasons: RwLock::default(),
+            recent: RwLock::default(),
+            opening: tokio::sync::Mutex::default(),
+        })
+    }
+
+    pub(crate) fn state(&self) -> Arc<State> {
+        self.state.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    pub(crate) fn replace(&self, record: BoardRecord) -> Result<()> {
+        let calendar = Calendar::new(&record.rules)?;
+        *self.state.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(State { record, calendar });
+        *self.recent.write().unwrap_or_else(PoisonError::into_inner) = None;
+        Ok(())
+    }
+
+    /// The seasons that have entries, oldest first.
+    pub(crate) fn live(&self) -> Vec<Arc<Live>> {
+        self.seasons.read().unwrap_or_else(PoisonError::into_inner).values().cloned().collect()
+    }
+
+    pub(crate) fn live_named(&self, season: &Season) -> Option<Arc<Live>> {
+        self.seasons.read().unwrap_or_else(PoisonError::into_inner).get(season).cloned()
+    }
+
+    /// The season of a moment, if it has entries and was the one asked for last.
+    pub(crate) fn recent(&self, time_us: i64) -> Option<Arc<Live>> {
+        let recent = self.recent.read().unwrap_or_else(PoisonError::into_inner);
+        recent.as_ref().filter(|live| live.span.contains(time_us)).cloned()
+    }
+
+    pub(crate) fn add_live(&self, live: Arc<Live>) {
+        let mut seasons = self.seasons.write().unwrap_or_else(PoisonError::into_inner);
+        seasons.insert(live.span.season.clone(), live.clone());
+        drop(seasons);
+        *self.recent.write().unwrap_or_else(PoisonError::into_inner) = Some(live);
+    }
+
+    pub(crate) fn remove_live(&self, season: &Season) {
+        self.seasons.write().unwrap_or_else(PoisonError::into_inner).remove(season);
+        *self.recent.write().unwrap_or_else(PoisonError::into_inner) = None;
+    }
+}
+
+impl Boards {
+    /// Takes up the boards in a table, making the default one if there are none. Rankings are not loaded yet:
+    /// every question about them is refused until [`Boards::load`] is done.
+    ///
+    /// # Errors
+    /// What the table says; [`Error::Damaged`] for an item that is none of ours.
+    pub async fn open(table: Arc<dyn Table>, clock: Arc<dyn Clock>, settings: Settings) -> Result<Self> {
+        let memory = Arc::new(MemoryRanking::new());
+        let shared = Shared {
+            table,
+            ranking: memory.clone(),
+            memory,
+            clock,
+            settings,
+            boards: RwLock::default(),
+            locks: UserLocks::new(),
+            names: Names::new(),
+            log: PlayLog::default(),
+            statistics: Statistics::default(),
+            progress: crate::recovery::Progress::default(),
+            changing: tokio::sync::Mutex::default(),
+        };
+        let boards = Self { shared: Arc::new(shared) };
+        for item in boards.shared.list(records::BOARDS).await? {
+            boards.take_up(item).await?;
+        }
+        let default = BoardId::new(DEFAULT_BOARD)?;
+        if boards.shared.find(&default).is_err() {
+            boards.create_board(&default, Rules::of_default_board()).await?;
+        }
+        Ok(boards)
+    }
+
+    async fn take_up(&self, record: BoardRecord) -> Result<()> {
+        let shared = &self.shared;
+        let board = Board::new(record)?;
+        let prefix = SortRange::BeginsWith(SeasonRecord::PREFIX.into());
+        let mut query = Query::table(SeasonRecord::partition(&board.id)).sort(prefix);
+        loop {
+            let page = shared.table.query(&query).await?;
+            for item in &page.items {
+                let record = SeasonRecord::from_item(item)?;
+                let live = Arc::new(Live::of(&record));
+                shared.memory.begin_loading(&live.key, board.state().record.rules.order);
+                board.add_live(live);
+            }
+            match page.next {
+                Some(next) => query.start_after = Some(next),
+                None => break,
+            }
+        }
+        shared.write_boards().insert(board.id.clone(), Arc::new(board));
+        Ok(())
+    }
+
+    /// The time now, in microseconds since 1970.
+    pub fn now_us(&self) -> i64 {
+        self.shared.clock.now_us()
+    }
+
+    /// What has happened since the start.
+    pub fn statistics(&self) -> &Statistics {
+        &self.shared.statistics
+    }
+
+    /// Plays under way.
+    pub fn plays_under_way(&self) -> u64 {
+        self.shared.log.under_way()
+    }
+
+    /// The rankings, for those who watch over their memory.
+    pub fn memory(&self) -> &MemoryRanking {
+        &self.shared.memory
+    }
+
+    /// The table.
+    pub fn table(&self) -> &Arc<dyn Table> {
+        &self.shared.table
+    }
+
+    /// All boards, by name.
+    pub fn boards(&self) -> Vec<BoardRecord> {
+        let boards = self.shared.boards.read().unwrap_or_else(PoisonError::into_inner);
+        let mut records: Vec<BoardRecord> =
+            boards.values().map(|board| board.state().record.clone()).collect();
+        records.sort_by(|a, b| a.board.cmp(&b.board));
+        records
+    }
+
+    /// One board.
+    ///
+    /// # Errors
+    /// [`Error::UnknownBoard`].
+    pub fn board(&self, board: &BoardId) -> Result<BoardRecord> {
+        Ok(self.shared.find(board)?.state().record.clone())
+    }
+
+    /// A board's seasons, newest first: those that have entries, and the one of this moment.
+    ///
+    /// # Errors
+    /// [`Error::UnknownBoard`].
+    pub async fn seasons(&self, board: &BoardId) -> Result<Vec<SeasonInfo>> {
+        let board = self.shared.find(board)?;
+        let state = board.state();
+        let now = self.now_us();
+        let mut spans: BTreeMap<Season, SeasonSpan> =
+            board.live().iter().map(|live| (live.span.season.clone(), live.span.clone())).collect();
+        let current = state.calendar.season_at(now)?;
+        spans.entry(current.season.clone()).or_insert(current);
+        let mut seasons = Vec::with_capacity(spans.len());
+        for (season, span) in spans.into_iter().rev() {
+            let players = match board.live_named(&season) {
+                Some(live) => {
+                    self.shared.ranking.standings_of(&live.key, &[], state.record.rules.ties).await?.1
+                }
+                None => 0,
+            };
+            let takes_plays = span.takes_plays(&state.record.rules, now);
+            seasons.push(SeasonInfo { span, takes_plays, players });
+        }
+        Ok(seasons)
+    }
+
+    /// Makes a board, or gives one other rules. Says whether it was made.
+    ///
+    /// # Errors
+    /// [`Error::InvalidRules`], [`Error::RuleFixed`], [`Error::BoardBeingDeleted`], or what the table says.
+    pub async fn put_board(&self, board: &BoardId, rules: Rules) -> Result<(BoardRecord, bool)> {
+        rules.check()?;
+        let changing = self.shared.changing.lock().await;
+        match self.shared.find(board) {
+            Ok(_) => {
+                drop(changing);
+                Ok((self.change_board(board, |_| Ok(rules.clone())).await?, false))
+            }
+            Err(Error::UnknownBoard { .. }) => Ok((self.create_board(board, rules).await?, true)),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Makes a board; whoever calls this holds `changing` or is alone.
+    async fn create_board(&self, board: &BoardId, rules: Rules) -> Result<BoardRecord> {
+        let record = BoardRecord {
+            board: board.clone(),
+            rules,
+            created_at: self.now_us(),
+            version: 1,
+            deleted_users: None,
+        };
+        let put = Operation::put_if(record.to_item(), Condition::Absent);
+        match self.shared.table.transact(vec![put]).await {
+            Ok(_) => {}
+            Err(standings_table::Error::ConditionFailed { .. }) => {
+                // The list of boards lags behind the boards themselves: this one is there already.
+                let item = self.shared.table.get(&BoardRecord::key(board), Consistency::Strong).await?;
+                let record = BoardRecord::from_item(&item.ok_or(Error::Contended)?)?;
+                self.take_up(record.clone()).await?;
+                return Ok(record);
+            }
+            Err(error) => return Err(error.into()),
+        }
+        self.shared.write_boards().insert(board.clone(), Arc::new(Board::new(record.clone())?));
+        tracing::info!(%board, "made a board");
+        Ok(record)
+    }
+
+    /// Gives a board other rules.
+    ///
+    /// # Errors
+    /// As [`Boards::put_board`], and what `change` says.
+    pub async fn change_board(
+        &self,
+        board: &BoardId,
+        change: impl Fn(&Rules) -> Result<Rules>,
+    ) -> Result<BoardRecord> {
+        let found = self.shared.find(board)?;
+        let _alone = found.gate.write().await;
+        let old = found.state().record.clone();
+        if old.deleted_users.is_some() {
+            return Err(Error::BoardBeingDeleted { board: board.clone() });
+        }
+        let rules = change(&old.rules)?;
+        rules.check()?;
+        if !found.live().is_empty() {
+            old.rules.check_change(&rules)?;
+        }
+        if rules == old.rules {
+            return Ok(old);
+        }
+        let record = BoardRecord { rules, version: old.version + 1, ..old.clone() };
+        let put = Operation::put_if(record.to_item(), Condition::VersionEquals(old.version));
+        match self.shared.table.transact(vec![put]).await {
+            Ok(_) => {}
+            Err(standings_table::Error::ConditionFailed { .. }) => return Err(Error::Contended),
+            Err(error) => return Err(error.into()),
+        }
+        found.replace(record.clone())?;
+        tracing::info!(%board, "changed a board's rules");
+        Ok(record)
+    }
+}
+
+impl Live {
+    pub(crate) fn of(record: &SeasonRecord) -> Self {
+        let span =
+            SeasonSpan { season: record.season.clone(), start_us: record.start_us, end_us: record.end_us };
+        let key = SeasonKey { board: record.board.clone(), season: record.season.clone() };
+        Self { key, span, shards: record.shards }
+    }
+}
+
+impl Shared {
+    pub(crate) fn find(&self, board: &BoardId) -> Result<Arc<Board>> {
+        let boards = self.boards.read().unwrap_or_else(PoisonError::into_inner);
+        boards.get(board).cloned().ok_or_else(|| Error::UnknownBoard { board: board.clone() })
+    }
+
+    pub(crate) fn write_boards(&self) -> std::sync::RwLockWriteGuard<'_, Map<BoardId, Arc<Board>>> {
+        self.boards.write().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// All boards of the table. The index is eventual, so each is read again.
+    async fn list(&self, partition: &str) -> Result<Vec<BoardRecord>> {
+        let mut query = Query::index("ByData", partition);
+        let mut found = Vec::new();
+        loop {
+            let page = self.table.query(&query).await?;
+            for item in &page.items {
+                if let Some(item) = self.table.get(&item.key, Consistency::Strong).await? {
+                    found.push(BoardRecord::from_item(&item)?);
+                }
+            }
+            match page.next {
+                Some(next) => query.start_after = Some(next),
+                None => return Ok(found),
+            }
+        }
+    }
+
+    /// The season of a play: known already, or made now.
+    pub(crate) async fn live_at(&self, board: &Board, state: &State, time_us: i64) -> Result<Arc<Live>> {
+        if let Some(live) = board.recent(time_us) {
+            return Ok(live);
+        }
+        let span = state.calendar.season_at(time_us)?;
+        if let Some(live) = board.live_named(&span.season) {
+            // Not made the recent one: late plays must not push out the current season.
+            return Ok(live);
+        }
+        let _one_at_a_time = board.opening.lock().await;
+        if let Some(live) = board.live_named(&span.season) {
+            return Ok(live);
+        }
+        let record = SeasonRecord {
+            board: board.id.clone(),
+            season: span.season.clone(),
+            start_us: span.start_us,
+            end_us: span.end_us,
+            shards: records::ENTRY_SHARDS,
+            checkpoint: None,
+            version: 1,
+        };
+        let put = Operation::put_if(record.to_item(), Condition::Absent);
+        let record = match self.table.transact(vec![put]).await {
+            Ok(_) => record,
+            Err(standings_table::Error::ConditionFailed { .. }) => {
+                let key = SeasonRecord::key(&board.id, &span.season);
+                let item = self.table.get(&key, Consistency::Strong).await?;
+                SeasonRecord::from_item(&item.ok_or(Error::Contended)?)?
+            }
+            Err(error) => return Err(error.into()),
+        };
+        let live = Arc::new(Live::of(&record));
+        self.ranking.open(&live.key, state.record.rules.order).await?;
+        board.add_live(live.clone());
+        tracing::info!(board = %board.id, season = %live.span.season, "a season begins");
+        Ok(live)
+    }
+
+    pub(crate) fn count(counter: &AtomicU64, by: u64) {
+        counter.fetch_add(by, Ordering::Relaxed);
+    }
+}
