@@ -105,7 +105,7 @@ impl Tls {
             match tokio::task::spawn_blocking(move || tls.reload_if_changed()).await {
                 Ok(Ok(false)) => {}
                 Ok(Ok(true)) => {
-                    tracing::info!(certificate = %self.certificate.display(), "certificate replaced")
+                    tracing::info!(certificate = %self.certificate.display(), "certificate replaced");
                 }
                 Ok(Err(error)) => tracing::error!(%error, "the certificate in use stays"),
                 Err(error) => tracing::error!(%error, "looking at the certificate failed"),
