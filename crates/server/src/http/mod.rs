@@ -1,0 +1,55 @@
+//! HTTP: from a listening socket to handlers, and back.
+//!
+//! | file | holds |
+//! |---|---|
+//! | `serve.rs` | the accept loop: connections, their limits, clean shutdown |
+//! | `tls.rs` | certificates, and their replacement while serving |
+//! | `middleware.rs` | the one layer around every route |
+//! | `request.rs` | what the layer tells handlers: request id, limits |
+//! | `extract.rs`, `fields.rs` | body, query and path, with precise problems |
+//! | `error.rs` | the table of problem codes; `Problem` |
+//! | `metrics.rs` | numbers for Prometheus |
+//!
+//! A new route is a file here and one `.merge()` in the function that puts the application together; [`finish`] is
+//! called once, on the whole.
+
+pub mod error;
+pub mod extract;
+mod fields;
+pub mod metrics;
+pub mod middleware;
+pub mod request;
+pub mod serve;
+pub mod tls;
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::http::{Method, Uri, header};
+use axum::response::IntoResponse;
+use axum::routing::get;
+
+use error::{Code, Problem};
+use metrics::{METRICS_MEDIA_TYPE, Metrics};
+use middleware::{GuardLayer, RequestLimits};
+
+/// Completes an application: `/healthz`, `/metrics`, problems for unknown routes and methods, and the layer around
+/// all of them. Routes added afterwards stand outside of the layer.
+pub fn finish(routes: Router, limits: RequestLimits, metrics: Arc<Metrics>) -> Router {
+    let shown = metrics.clone();
+    routes
+        .route("/healthz", get(async || "ok\n"))
+        .route("/metrics", get(async move || ([(header::CONTENT_TYPE, METRICS_MEDIA_TYPE)], shown.render())))
+        .fallback(unknown_route)
+        .method_not_allowed_fallback(unknown_method)
+        .layer(GuardLayer::new(limits, metrics))
+}
+
+async fn unknown_route(uri: Uri) -> impl IntoResponse {
+    Problem::new(Code::NotFound, format!("there is no route `{}`; /openapi.json lists all", uri.path()))
+}
+
+async fn unknown_method(method: Method, uri: Uri) -> impl IntoResponse {
+    let detail = format!("`{}` does not take {method}; the Allow header lists what it takes", uri.path());
+    Problem::new(Code::MethodNotAllowed, detail)
+}
