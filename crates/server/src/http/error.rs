@@ -97,12 +97,87 @@ codes! {
     UnsupportedMediaType "unsupported_media_type" UNSUPPORTED_MEDIA_TYPE
         "The body is not said to be JSON"
         "Send `Content-Type: application/json`."
+    InvalidId "invalid_id" BAD_REQUEST
+        "An id is not allowed"
+        "Use 1 to 64 bytes of printable text without `#` and `/`; boards take ASCII letters, digits, `.`, `_` and `-`."
+    InvalidPoints "invalid_points" BAD_REQUEST
+        "The points are not a number this board takes"
+        "Send a JSON number with at most as many digits behind the point as the board has decimals."
+    PointsOutOfBounds "points_out_of_bounds" BAD_REQUEST
+        "The points are outside the board's bounds"
+        "Check the play; the detail names the bounds."
+    InvalidTime "invalid_time" BAD_REQUEST
+        "A time is not right"
+        "Send a time such as 2026-11-13T10:00:00Z, from 1970 on."
+    PlayedInFuture "played_in_future" BAD_REQUEST
+        "The play lies in the future"
+        "Compare the clocks of the game server and of this machine."
+    TooMany "too_many" BAD_REQUEST
+        "Too much at once"
+        "Send it in several requests; the detail names the limit."
+    InvalidRules "invalid_rules" BAD_REQUEST
+        "The board's rules make no sense"
+        "Change the rule that the detail names."
+    InvalidSeason "invalid_season" BAD_REQUEST
+        "The board cannot have a season of that name"
+        "Write it as the detail says."
+    InvalidProfile "invalid_profile" BAD_REQUEST
+        "The profile is not right"
+        "Change the field that the detail names."
+    InvalidCursor "invalid_cursor" BAD_REQUEST
+        "The cursor is not one of this list"
+        "Begin again without a cursor."
+    UnknownBoard "unknown_board" NOT_FOUND
+        "There is no such board"
+        "Make it with PUT, or check its name."
+    UnknownSeason "unknown_season" NOT_FOUND
+        "The board has no such season"
+        "GET the board's seasons to see which it has."
+    UnknownUser "unknown_user" NOT_FOUND
+        "Nobody by that id was ever seen"
+        "Check the id; a user is known from the first play or profile on."
+    NoEntry "no_entry" NOT_FOUND
+        "The user has not played there"
+        "Show the user without a rank; the first play makes an entry."
+    UnknownKey "unknown_key" NOT_FOUND
+        "There is no such key"
+        "List the keys to see which there are."
+    PlayIdReused "play_id_reused" CONFLICT
+        "The play id belongs to another play"
+        "Use a new play_id for a new play; the first one counts."
+    SeasonClosed "season_closed" CONFLICT
+        "The season takes no more plays"
+        "Send plays sooner, or raise the board's late_seconds."
+    RuleFixed "rule_fixed" CONFLICT
+        "The rule cannot change any more"
+        "Make another board, or delete this one first."
+    BoardBeingDeleted "board_being_deleted" CONFLICT
+        "The board is being deleted"
+        "Wait until it is gone."
+    DefaultBoardStays "default_board_stays" CONFLICT
+        "The default board cannot be deleted"
+        "Leave it, or change its rules."
+    ScoreOverflow "score_overflow" UNPROCESSABLE_ENTITY
+        "The score would not fit into 64 bits"
+        "Check the points; the play was not counted."
     RateLimited "rate_limited" TOO_MANY_REQUESTS
         "The key asks too often"
         "Wait as long as Retry-After says, or raise `rate_limit_per_second`."
     Internal "internal" INTERNAL_SERVER_ERROR
         "The server failed"
         "Try again; if it stays, look for the request id in the server's log."
+    Busy "busy" SERVICE_UNAVAILABLE
+        "The table cannot take it just now"
+        "Wait as long as Retry-After says, and try again; nothing was done."
+    OutcomeUnknown "outcome_unknown" SERVICE_UNAVAILABLE
+        "It is not known whether it was done"
+        "Send the same again with the same play_id: it counts once."
+    WritesRefused "writes_refused" SERVICE_UNAVAILABLE
+        "The table takes no writes"
+        "The operator must look at the disk and start the server again; reads go on."
+    ShuttingDown "shutting_down" SERVICE_UNAVAILABLE
+        "The server is shutting down"
+        "Try again in a moment."
     RequestTimeout "request_timeout" SERVICE_UNAVAILABLE
         "The server took too long"
         "Try again later; a play with a play_id can be sent again without counting twice."

@@ -1,0 +1,230 @@
+//! The application: what handlers share, who may call them, and how replies are written.
+
+use std::io::Write as _;
+use std::sync::Arc;
+
+use axum::extract::FromRequestParts;
+use axum::http::header::{
+    ACCEPT_ENCODING, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_TYPE, ETAG, IF_NONE_MATCH, VARY,
+};
+use axum::http::request::Parts;
+use axum::http::{HeaderMap, HeaderValue, StatusCode};
+use axum::response::{IntoResponse, Response};
+use flate2::Compression;
+use flate2::write::GzEncoder;
+use percent_encoding::percent_decode_str;
+use serde::Serialize;
+use standings_boards::{Boards, DEFAULT_BOARD};
+
+use super::error::Problem;
+use crate::auth::{ApiKey, Caller, KeyRing, Role};
+
+/// Replies larger than this are compressed for callers that take it; smaller ones fit into a packet or two anyway.
+const COMPRESS_BYTES_MIN: usize = 4_096;
+
+/// What handlers share.
+pub struct App {
+    /// The rules.
+    pub boards: Boards,
+    /// Who may call.
+    pub keys: Arc<KeyRing>,
+    /// Another one after each start, so that a tag of an earlier start never matches.
+    pub start: u64,
+}
+
+impl App {
+    /// The application around boards and keys.
+    pub fn new(boards: Boards, keys: Arc<KeyRing>) -> Arc<Self> {
+        let start = boards.now_us().unsigned_abs();
+        Arc::new(Self { boards, keys, start })
+    }
+
+    /// Takes the keys in the table into use.
+    ///
+    /// # Errors
+    /// What the table says.
+    pub async fn reload_keys(&self) -> standings_boards::Result<()> {
+        self.keys.replace(stored_keys(&self.boards).await?);
+        Ok(())
+    }
+}
+
+/// The keys in the table. One that does not parse is left out, which lets nobody in.
+///
+/// # Errors
+/// What the table says.
+pub async fn stored_keys(boards: &Boards) -> standings_boards::Result<Vec<ApiKey>> {
+    let records = standings_boards::keys::list(&**boards.table()).await?;
+    Ok(records
+        .into_iter()
+        .filter_map(|record| match serde_json::from_value(record.content) {
+            Ok(key) => Some(key),
+            Err(error) => {
+                tracing::error!(id = record.id, %error, "a stored key does not parse and is not used");
+                None
+            }
+        })
+        .collect())
+}
+
+/// A caller who may read the board in the path, or what concerns no board.
+#[derive(Debug)]
+pub(crate) struct Reader;
+/// A caller who may write to the board in the path, or what concerns no board.
+#[derive(Debug)]
+pub(crate) struct Writer;
+/// A caller who may do everything with the board in the path, or with the server.
+#[derive(Debug)]
+pub(crate) struct Admin;
+/// A caller who may read, for replies that depend on what else they may see.
+pub(crate) struct ReaderOf(pub(crate) Caller);
+
+macro_rules! admitted {
+    ($name:ident, $role:ident, $make:expr) => {
+        impl FromRequestParts<Arc<App>> for $name {
+            type Rejection = Problem;
+
+            async fn from_request_parts(parts: &mut Parts, app: &Arc<App>) -> Result<Self, Problem> {
+                let admit = |board| app.keys.admit(&parts.headers, Role::$role, board);
+                let make: fn(Caller) -> Self = $make;
+                match board_in(parts.uri.path()) {
+                    Some(board) => {
+                        let board = percent_decode_str(board).decode_utf8_lossy();
+                        admit(Some(&*board)).map(make)
+                    }
+                    None => admit(None).map(make),
+                }
+            }
+        }
+    };
+}
+admitted!(Reader, Read, |_| Reader);
+admitted!(Writer, Write, |_| Writer);
+admitted!(Admin, Admin, |_| Admin);
+admitted!(ReaderOf, Read, ReaderOf);
+
+/// The board a path is about, as written there.
+fn board_in(path: &str) -> Option<&str> {
+    let rest = path.strip_prefix("/v1/")?;
+    if rest == "scores" || rest.starts_with("scores/") {
+        return Some(DEFAULT_BOARD);
+    }
+    let board = rest.strip_prefix("boards/")?;
+    board.split('/').next().filter(|board| !board.is_empty())
+}
+
+/// What a caller takes as a reply.
+#[derive(Debug)]
+pub(crate) struct Accepts {
+    gzip: bool,
+    if_none_match: Option<HeaderValue>,
+}
+
+impl<S: Send + Sync> FromRequestParts<S> for Accepts {
+    type Rejection = std::convert::Infallible;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Self::Rejection> {
+        let gzip = parts.headers.get_all(ACCEPT_ENCODING).iter().any(|value| takes_gzip(value.as_bytes()));
+        Ok(Self { gzip, if_none_match: parts.headers.get(IF_NONE_MATCH).cloned() })
+    }
+}
+
+fn takes_gzip(value: &[u8]) -> bool {
+    value.split(|byte| *byte == b',').any(|part| {
+        let mut parameters = part.split(|byte| *byte == b';').map(<[u8]>::trim_ascii);
+        let name = parameters.next().unwrap_or_default();
+        let refused = parameters.any(|parameter| {
+            parameter.strip_prefix(b"q=").is_some_and(|q| q.iter().all(|byte| matches!(byte, b'0' | b'.')))
+        });
+        (name.eq_ignore_ascii_case(b"gzip") || name == b"*") && !refused
+    })
+}
+
+impl Accepts {
+    /// Whether the caller has what the tag stands for.
+    pub(crate) fn has(&self, tag: &str) -> bool {
+        let Some(value) = self.if_none_match.as_ref().and_then(|value| value.to_str().ok()) else { return false };
+        value.split(',').map(str::trim).any(|known| known == "*" || known == tag)
+    }
+
+    /// A JSON reply, compressed if that is worth it.
+    pub(crate) fn json(&self, value: &impl Serialize) -> Response {
+        let body = to_json(value);
+        if !self.gzip || body.len() < COMPRESS_BYTES_MIN {
+            return json_bytes(StatusCode::OK, body);
+        }
+        let mut encoder = GzEncoder::new(Vec::with_capacity(body.len() / 4), Compression::fast());
+        match encoder.write_all(&body).and_then(|()| encoder.finish()) {
+            Ok(compressed) => {
+                let mut response = json_bytes(StatusCode::OK, compressed);
+                let headers = response.headers_mut();
+                headers.insert(CONTENT_ENCODING, HeaderValue::from_static("gzip"));
+                headers.insert(VARY, HeaderValue::from_static("accept-encoding"));
+                response
+            }
+            // Writing to memory does not fail; if it did, the plain reply would do.
+            Err(_) => json_bytes(StatusCode::OK, body),
+        }
+    }
+}
+
+/// Says how caches may use a reply: those of browsers ask each time whether it still holds, those in between may serve it for a second.
+/// Each key has its own copy there, for what one key may see is nobody else's business.
+pub(crate) fn cacheable(headers: &mut HeaderMap, tag: &str) {
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("public, max-age=0, s-maxage=1"));
+    headers.insert(VARY, HeaderValue::from_static("accept-encoding, authorization, x-api-key"));
+    if let Ok(tag) = HeaderValue::from_str(tag) {
+        headers.insert(ETAG, tag);
+    }
+}
+
+/// "You have it already."
+pub(crate) fn not_modified(tag: &str) -> Response {
+    let mut response = StatusCode::NOT_MODIFIED.into_response();
+    cacheable(response.headers_mut(), tag);
+    response
+}
+
+/// A JSON reply.
+pub(crate) fn json(status: StatusCode, value: &impl Serialize) -> Response {
+    json_bytes(status, to_json(value))
+}
+
+fn to_json(value: &impl Serialize) -> Vec<u8> {
+    let mut body = Vec::with_capacity(512);
+    serde_json::to_writer(&mut body, value).expect("replies are plain data, and writing to memory does not fail");
+    body
+}
+
+fn json_bytes(status: StatusCode, body: Vec<u8>) -> Response {
+    let mut response = Response::new(body.into());
+    *response.status_mut() = status;
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    response
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_board_is_found_in_the_path() {
+        assert_eq!(board_in("/v1/scores"), Some("default"));
+        assert_eq!(board_in("/v1/scores/ada"), Some("default"));
+        assert_eq!(board_in("/v1/boards/weekly/scores/ada"), Some("weekly"));
+        assert_eq!(board_in("/v1/boards/weekly"), Some("weekly"));
+        for none in ["/v1/boards", "/v1/boards/", "/v1/users/ada", "/v1/keys", "/metrics", "/v1/scoresheet"] {
+            assert_eq!(board_in(none), None, "{none}");
+        }
+    }
+
+    #[test]
+    fn gzip_is_used_only_where_it_is_taken() {
+        for yes in ["gzip", "deflate, gzip;q=1.0", "*", "GZIP", "br;q=0, gzip;q=0.1"] {
+            assert!(takes_gzip(yes.as_bytes()), "{yes}");
+        }
+        for no in ["", "identity", "gzip;q=0", "gzip; q=0.0", "br, deflate", "x-gzipped"] {
+            assert!(!takes_gzip(no.as_bytes()), "{no}");
+        }
+    }
+}

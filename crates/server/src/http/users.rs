@@ -1,0 +1,67 @@
+//! `/v1/users`: profiles.
+
+use std::sync::Arc;
+
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::response::{IntoResponse as _, Response};
+use standings_boards::UserId;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+use super::app::{App, Reader, Writer, json};
+use super::error::Problem;
+use super::extract::{Body, Path};
+use super::wire::{ProblemBody, ProfileBody, ProfileReply};
+
+pub(super) fn routes() -> OpenApiRouter<Arc<App>> {
+    OpenApiRouter::new().routes(routes!(read, put, patch, delete))
+}
+
+/// A user's profile
+#[utoipa::path(get, path = "/v1/users/{user_id}", tag = "users", params(("user_id" = String, Path)),
+    responses((status = 200, body = ProfileReply), (status = "4XX", body = ProblemBody), (status = "5XX", body = ProblemBody)))]
+async fn read(app: State<Arc<App>>, _: Reader, Path(user): Path<String>) -> Result<Response, Problem> {
+    Ok(json(StatusCode::OK, &ProfileReply::from(app.boards.user(&UserId::new(user)?).await?)))
+}
+
+/// Make or replace a profile
+///
+/// The name shows in every list at once.
+#[utoipa::path(put, path = "/v1/users/{user_id}", tag = "users", params(("user_id" = String, Path)), request_body = ProfileBody,
+    responses((status = 200, body = ProfileReply, description = "It was there"), (status = 201, body = ProfileReply, description = "It was made"), (status = "4XX", body = ProblemBody), (status = "5XX", body = ProblemBody)))]
+async fn put(
+    app: State<Arc<App>>,
+    _: Writer,
+    Path(user): Path<String>,
+    Body(body): Body<ProfileBody>,
+) -> Result<Response, Problem> {
+    let (record, made) = app.boards.put_user(&UserId::new(user)?, body.name.as_deref()).await?;
+    let status = if made { StatusCode::CREATED } else { StatusCode::OK };
+    Ok(json(status, &ProfileReply::from(record)))
+}
+
+/// Change a profile that is there
+#[utoipa::path(patch, path = "/v1/users/{user_id}", tag = "users", params(("user_id" = String, Path)), request_body = ProfileBody,
+    responses((status = 200, body = ProfileReply), (status = "4XX", body = ProblemBody), (status = "5XX", body = ProblemBody)))]
+async fn patch(
+    app: State<Arc<App>>,
+    _: Writer,
+    Path(user): Path<String>,
+    Body(body): Body<ProfileBody>,
+) -> Result<Response, Problem> {
+    let user = UserId::new(user)?;
+    app.boards.user(&user).await?;
+    let (record, _) = app.boards.put_user(&user, body.name.as_deref()).await?;
+    Ok(json(StatusCode::OK, &ProfileReply::from(record)))
+}
+
+/// Remove a profile
+///
+/// Plays and scores stay, under the id alone.
+#[utoipa::path(delete, path = "/v1/users/{user_id}", tag = "users", params(("user_id" = String, Path)),
+    responses((status = 204), (status = "4XX", body = ProblemBody), (status = "5XX", body = ProblemBody)))]
+async fn delete(app: State<Arc<App>>, _: Writer, Path(user): Path<String>) -> Result<Response, Problem> {
+    app.boards.delete_user(&UserId::new(user)?).await?;
+    Ok(StatusCode::NO_CONTENT.into_response())
+}
