@@ -14,6 +14,5 @@ pub mod auth;
 pub mod cli;
 pub mod config;
 pub mod http;
-mod huge_pages;
 mod logging;
 pub mod rate;

@@ -1,6 +1,6 @@
 //! `standings serve`: the server.
 //!
-//! The order of a start: settings, huge pages, log, store and keys, socket, and only then the line on standard output
+//! The order of a start: settings, log, store and keys, socket, and only then the line on standard output
 //! that tells others to come. The order of an end: stop accepting, finish what was accepted, close the store.
 
 use std::io::Write as _;
@@ -16,8 +16,8 @@ use crate::config::{self, Flags, Settings};
 use crate::http::metrics::Metrics;
 use crate::http::serve::{ServeOptions, run};
 use crate::http::tls::Tls;
+use crate::logging;
 use crate::rate::RateLimits;
-use crate::{huge_pages, logging};
 
 const EXAMPLE: &str = "\
 Example:
@@ -38,7 +38,6 @@ impl Serve {
     pub(super) fn run(self) -> anyhow::Result<()> {
         let working_folder = std::env::current_dir().context("finding the working folder")?;
         let settings = config::load(&self.flags, std::env::vars_os(), &working_folder)?;
-        huge_pages::ensure();
         logging::start(settings.log_level, settings.log_format);
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
         runtime.context("starting the threads of the server")?.block_on(serve(&settings))
