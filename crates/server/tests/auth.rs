@@ -1,5 +1,7 @@
 //! Goal: a key opens what it is for and nothing else, and is never shown. Method: a table of keys and questions.
 
+#![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
+
 use std::num::NonZeroU32;
 use std::path::Path;
 use std::sync::Arc;

@@ -1,6 +1,8 @@
 //! Goal: no request, however broken, slow or large, gets anything but its own refusal, and the server answers the next.
 //! Method: raw bytes on sockets against a real server, each case with its status and code.
 
+#![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
+
 mod common;
 
 use std::net::Shutdown;

@@ -1,6 +1,8 @@
 //! Goal: the program as people and other programs see it: output, exit status, signals.
 //! Method: the real binary; for the client, a server made of a few canned replies.
 
+#![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
+
 use std::io::{BufRead as _, BufReader, Read as _};
 use std::net::SocketAddr;
 use std::process::{Child, Command, Output, Stdio};

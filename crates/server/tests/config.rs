@@ -1,5 +1,7 @@
 //! Goal: the strongest source wins, and whatever is wrong is refused by name. Method: each source made up on the spot.
 
+#![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
+
 use std::ffi::OsString;
 use std::path::Path;
 

@@ -1,6 +1,8 @@
 //! Goal: HTTPS with the certificate given, replaced while serving, and never by a broken one.
 //! Method: self-signed pairs, each with a client that trusts only that one.
 
+#![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
+
 mod common;
 
 use std::path::Path;
