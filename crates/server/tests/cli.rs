@@ -62,6 +62,31 @@ fn serve_says_where_it_listens_and_ends_cleanly_on_a_signal() {
 }
 
 #[test]
+fn the_log_shows_no_key_at_any_level() {
+    for format in ["text", "json"] {
+        let folder = tempfile::tempdir().unwrap();
+        let child = standings(folder.path())
+            .args(["serve", "--listen", "127.0.0.1:0", "--log-level", "trace", "--log-format", format])
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut running = Running(child);
+        let mut line = String::new();
+        BufReader::new(running.0.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        let url = line.trim().strip_prefix("listening on ").unwrap();
+        let asked =
+            ureq::get(format!("{url}/healthz?user=mallory")).header("x-api-key", "sk_never_shown").call();
+        assert_eq!(asked.unwrap().status(), 200);
+        kill_process(Pid::from_child(&running.0), Signal::TERM).unwrap();
+        let mut log = String::new();
+        running.0.stderr.take().unwrap().read_to_string(&mut log).unwrap();
+        assert!(log.contains("/healthz") && log.contains("answered"), "the request is in the log: {log}");
+        assert!(!log.contains("never_shown") && !log.contains("mallory"), "{log}");
+    }
+}
+
+#[test]
 fn wrong_settings_are_status_2_and_a_refused_address_is_status_1() {
     let folder = tempfile::tempdir().unwrap();
     let run = |arguments: &[&str]| standings(folder.path()).args(arguments).output().unwrap();
