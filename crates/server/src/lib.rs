@@ -7,6 +7,7 @@
 //! | [`config`] | settings from file, environment and flags, checked once into types |
 //! | [`auth`] | API keys: roles, boards, the ring that a request is checked against |
 //! | [`rate`] | how often a key may ask |
+//! | [`store`] | the data folder: table, meter, rules |
 //! | [`http`] | from a socket to handlers and back |
 //! | [`cli`] | one file a command |
 
@@ -14,6 +15,6 @@ pub mod auth;
 pub mod cli;
 pub mod config;
 pub mod http;
-mod huge_pages;
 mod logging;
 pub mod rate;
+pub mod store;

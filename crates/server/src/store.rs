@@ -64,7 +64,10 @@ pub(crate) async fn create_key(
     }
     let stored = standings_boards::keys::list(&**boards.table()).await?;
     if stored.is_empty() && (role != Role::Admin || !prefixes.is_empty()) {
-        return refuse("role", "of the first key must be admin, without limits to boards: it closes the server to everyone without a key");
+        return refuse(
+            "role",
+            "of the first key must be admin, without limits to boards: it closes the server to everyone without a key",
+        );
     }
     let (key, text) =
         ApiKey::create(name, role, prefixes, boards.now_us() / 1_000).map_err(Problem::internal)?;

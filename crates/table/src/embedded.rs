@@ -48,7 +48,7 @@ use plan::Prepared;
 use range::KeyRange;
 
 pub use check::CheckReport;
-pub use committer::CommitStatistics;
+pub use committer::{COMMIT_SIZES, CommitStatistics};
 
 /// How a table is opened.
 pub struct Options {

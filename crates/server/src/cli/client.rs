@@ -17,11 +17,19 @@ const REPLY_BYTES_MAX: u64 = 64 << 20;
 /// Flags that all commands of the client share.
 #[derive(Debug, clap::Args)]
 pub(super) struct Client {
-    /// Where the server is. [STANDINGS_URL]
-    #[arg(long, value_name = "URL")]
+    /// Where the server is.
+    #[arg(
+        long,
+        value_name = "URL",
+        help = "Where the server is. Default: `http://127.0.0.1:7700`. [STANDINGS_URL]"
+    )]
     url: Option<String>,
-    /// The API key, if the server has keys. The variable keeps it out of the list of processes. [STANDINGS_KEY]
-    #[arg(long, value_name = "KEY")]
+    /// The API key, if the server has keys.
+    #[arg(
+        long,
+        value_name = "KEY",
+        help = "The API key, if the server has keys. The variable keeps it out of the list of processes. [STANDINGS_KEY]"
+    )]
     key: Option<Secret>,
     /// A PEM file with the authority that signed the server's certificate, if the public ones have not.
     #[arg(long, value_name = "FILE")]

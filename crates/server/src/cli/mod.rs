@@ -1,4 +1,4 @@
-//! The command line: one file a command, and one arm of [`Command`].
+//! The command line: one file a command, and one arm of the enum `Command`.
 //!
 //! Exit status: 0 it worked, 1 it did not, 2 the command line or a setting is wrong. Whatever goes wrong is one line on
 //! standard error.

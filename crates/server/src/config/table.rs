@@ -142,7 +142,7 @@ pub const SETTINGS: &[Setting] = &[
     },
     Setting {
         allowed: "`error`, `warn`, `info`, `debug` or `trace`",
-        help: "How much is logged, to standard error; `debug` has a line for every request.",
+        help: "How much is logged, to standard error; `debug` has a line for every request. Libraries are heard from `warn` up.",
         ..text("log_level", "LEVEL", "info")
     },
     Setting {

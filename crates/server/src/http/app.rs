@@ -143,7 +143,9 @@ fn takes_gzip(value: &[u8]) -> bool {
 impl Accepts {
     /// Whether the caller has what the tag stands for.
     pub(crate) fn has(&self, tag: &str) -> bool {
-        let Some(value) = self.if_none_match.as_ref().and_then(|value| value.to_str().ok()) else { return false };
+        let Some(value) = self.if_none_match.as_ref().and_then(|value| value.to_str().ok()) else {
+            return false;
+        };
         value.split(',').map(str::trim).any(|known| known == "*" || known == tag)
     }
 
@@ -192,7 +194,8 @@ pub(crate) fn json(status: StatusCode, value: &impl Serialize) -> Response {
 
 fn to_json(value: &impl Serialize) -> Vec<u8> {
     let mut body = Vec::with_capacity(512);
-    serde_json::to_writer(&mut body, value).expect("replies are plain data, and writing to memory does not fail");
+    serde_json::to_writer(&mut body, value)
+        .expect("replies are plain data, and writing to memory does not fail");
     body
 }
 

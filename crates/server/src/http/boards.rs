@@ -102,7 +102,8 @@ async fn season(
     Path((board, season)): Path<(String, String)>,
 ) -> Result<Response, Problem> {
     let board = BoardId::new(board)?;
-    let found = app.boards.seasons(&board).await?.into_iter().find(|info| info.span.season.as_str() == season);
+    let found =
+        app.boards.seasons(&board).await?.into_iter().find(|info| info.span.season.as_str() == season);
     let found = found.ok_or(Error::UnknownSeason { board, season })?;
     Ok(json(StatusCode::OK, &SeasonReply::from(found)))
 }

@@ -7,20 +7,32 @@
 //! | `middleware.rs` | the one layer around every route |
 //! | `request.rs` | what the layer tells handlers: request id, limits |
 //! | `extract.rs`, `fields.rs` | body, query and path, with precise problems |
+//! | `app.rs` | what handlers share, who may call them, how replies are written |
+//! | `scores.rs`, `boards.rs`, `users.rs`, `keys.rs` | the nouns |
+//! | `status.rs` | readiness, OpenAPI, the pages to read |
+//! | `wire.rs` | the JSON of requests and replies; errors of the rules as problems |
 //! | `error.rs` | the table of problem codes; `Problem` |
-//! | `metrics.rs` | numbers for Prometheus |
+//! | `metrics.rs`, `numbers.rs` | numbers for Prometheus: of requests; of rules and table |
 //!
 //! A new route is a file here and one `.merge()` in the function that puts the application together; [`finish`] is
 //! called once, on the whole.
 
+pub mod app;
+mod boards;
 pub mod error;
 pub mod extract;
 mod fields;
+mod keys;
 pub mod metrics;
 pub mod middleware;
+pub(crate) mod numbers;
 pub mod request;
+mod scores;
 pub mod serve;
+pub mod status;
 pub mod tls;
+mod users;
+mod wire;
 
 use std::sync::Arc;
 

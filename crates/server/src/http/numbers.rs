@@ -47,7 +47,12 @@ impl Collector for Numbers {
         counter(encoder, "table_transactions", "Transactions answered", commits.transactions)?;
         counter(encoder, "table_rows", "Rows written, of items and indexes", commits.rows)?;
         let help = "Transactions a batch, by the largest size counted";
-        let sizes = encoder.encode_descriptor("table_commit_transactions", help, None, ConstCounter::new(0_u64).metric_type())?;
+        let sizes = encoder.encode_descriptor(
+            "table_commit_transactions",
+            help,
+            None,
+            ConstCounter::new(0_u64).metric_type(),
+        )?;
         let mut sizes = sizes;
         for (at, count) in commits.sizes.iter().enumerate() {
             let size = (1_u64 << at).to_string();
@@ -91,7 +96,8 @@ impl Numbers {
                 let totals = meter.totals(call);
                 let units = if name == "table_read_units" { totals.read } else { totals.written };
                 let label = format!("{call:?}").to_lowercase();
-                ConstCounter::new(units.as_f64()).encode(family.encode_family(&[("call", label.as_str())])?)?;
+                ConstCounter::new(units.as_f64())
+                    .encode(family.encode_family(&[("call", label.as_str())])?)?;
             }
         }
         let hot = |hot: Vec<HotPartition>| hot.len() as i64;

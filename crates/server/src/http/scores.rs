@@ -8,7 +8,9 @@ use axum::extract::{Request, State};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
 use serde::Deserialize;
-use standings_boards::{BATCH_PLAYS_MAX, BoardId, DEFAULT_BOARD, Error, ListRequest, NewPlay, PlayId, UserId, parse_us};
+use standings_boards::{
+    BATCH_PLAYS_MAX, BoardId, DEFAULT_BOARD, Error, ListRequest, NewPlay, PlayId, UserId, parse_us,
+};
 use utoipa::IntoParams;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
@@ -17,8 +19,8 @@ use super::app::{Accepts, App, Reader, Writer, cacheable, json, not_modified};
 use super::error::{Code, Problem};
 use super::extract::{Body, Params, Path, parse_json, read_json};
 use super::wire::{
-    BatchBody, BatchReply, BatchResult, DistributionReply, ListReply, LookupBody, LookupReply, PlayBody, PlayReply,
-    ProblemBody, UserReply,
+    BatchBody, BatchReply, BatchResult, DistributionReply, ListReply, LookupBody, LookupReply, PlayBody,
+    PlayReply, ProblemBody, UserReply,
 };
 
 const IDEMPOTENCY_KEY: &str = "idempotency-key";
@@ -249,7 +251,12 @@ fn default_board() -> BoardId {
     BoardId::new(DEFAULT_BOARD).expect("the name of the default board is one")
 }
 
-async fn list_of(app: &App, board: &BoardId, accepts: Accepts, params: ListParams) -> Result<Response, Problem> {
+async fn list_of(
+    app: &App,
+    board: &BoardId,
+    accepts: Accepts,
+    params: ListParams,
+) -> Result<Response, Problem> {
     // Taken before the list is read: a list may be newer than its tag, never older.
     let (season, generation, names, version) = app.boards.generation(board, params.season.as_deref()).await?;
     let tag = format!("W/\"{:x}-{season}-{generation:x}-{names:x}-{version:x}\"", app.start);

@@ -164,13 +164,19 @@ struct Shared {
 }
 
 impl Shared {
-    async fn connection(&self, stream: TcpStream, tls: Option<&Tls>, stopped: watch::Receiver<bool>) {
+    async fn connection(&self, stream: TcpStream, tls: Option<&Tls>, mut stopped: watch::Receiver<bool>) {
         // Replies are written whole; waiting to fill a packet would only delay them.
         if let Err(error) = stream.set_nodelay(true) {
             tracing::debug!(%error, "TCP_NODELAY was refused");
         }
         let Some(tls) = tls else { return self.requests(stream, stopped).await };
-        match tokio::time::timeout(self.limits.idle_time_max, tls.acceptor().accept(stream)).await {
+        let handshake = tokio::time::timeout(self.limits.idle_time_max, tls.acceptor().accept(stream));
+        let outcome = tokio::select! {
+            outcome = handshake => outcome,
+            // Nothing was asked yet, so there is nothing to finish.
+            _ = stopped.wait_for(|stop| *stop) => return,
+        };
+        match outcome {
             Ok(Ok(stream)) => self.requests(stream, stopped).await,
             Ok(Err(error)) => tracing::debug!(%error, "a TLS handshake failed"),
             Err(_) => tracing::debug!("a TLS handshake took too long"),

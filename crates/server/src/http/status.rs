@@ -143,7 +143,12 @@ fn page(document: &OpenApi) -> String {
          -d '{\"user_id\": \"ada\", \"points\": 10}'\ncurl localhost:7700/v1/scores</code></pre>",
     );
     for tag in document.tags.iter().flatten() {
-        let _ = write!(page, "<h2>{}</h2><p>{}</p>", escape(&tag.name), escape(tag.description.as_deref().unwrap_or_default()));
+        let _ = write!(
+            page,
+            "<h2>{}</h2><p>{}</p>",
+            escape(&tag.name),
+            escape(tag.description.as_deref().unwrap_or_default())
+        );
         for (path, item) in &document.paths.paths {
             for (method, operation) in operations(item) {
                 if operation.tags.iter().flatten().any(|name| *name == tag.name) {

@@ -512,8 +512,7 @@ pub(crate) struct SeasonReply {
 
 impl From<SeasonInfo> for SeasonReply {
     fn from(info: SeasonInfo) -> Self {
-        let bound =
-            |time, never| if time == never { None } else { Some(standings_boards::format_us(time)) };
+        let bound = |time, never| if time == never { None } else { Some(standings_boards::format_us(time)) };
         Self {
             season: info.span.season.to_string(),
             starts_at: bound(info.span.start_us, i64::MIN),
@@ -605,8 +604,9 @@ impl From<Error> for Problem {
             Error::UnknownKey { .. } => Code::UnknownKey,
             Error::NotReady { .. } => Code::NotReady,
             Error::ShuttingDown => Code::ShuttingDown,
-            Error::Contended
-            | Error::Table(TableError::Throttled { .. } | TableError::Conflict) => Code::Busy,
+            Error::Contended | Error::Table(TableError::Throttled { .. } | TableError::Conflict) => {
+                Code::Busy
+            }
             Error::Table(TableError::OutcomeUnknown { .. }) => Code::OutcomeUnknown,
             Error::Table(TableError::WritesRefused { .. } | TableError::DiskFull { .. }) => {
                 // The path of the folder is the operator's business.

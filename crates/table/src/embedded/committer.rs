@@ -61,7 +61,11 @@ struct Counters {
     batches: AtomicU64,
     transactions: AtomicU64,
     rows: AtomicU64,
+    sizes: [AtomicU64; COMMIT_SIZES],
 }
+
+/// Sizes of batches are counted by powers of two, up to the largest batch.
+pub const COMMIT_SIZES: usize = BATCH_TRANSACTIONS_MAX.ilog2() as usize + 1;
 
 /// What the committer has done since the table was opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -72,6 +76,8 @@ pub struct CommitStatistics {
     pub transactions: u64,
     /// Rows written, of items, indexes and expiry times.
     pub rows: u64,
+    /// Batches by how many transactions they had: at `n`, those of more than half of 2ⁿ and up to 2ⁿ.
+    pub sizes: [u64; COMMIT_SIZES],
 }
 
 impl Queue {
@@ -131,6 +137,7 @@ impl Queue {
             batches: self.counters.batches.load(Ordering::Relaxed),
             transactions: self.counters.transactions.load(Ordering::Relaxed),
             rows: self.counters.rows.load(Ordering::Relaxed),
+            sizes: std::array::from_fn(|at| self.counters.sizes[at].load(Ordering::Relaxed)),
         }
     }
 
@@ -214,6 +221,8 @@ fn commit(queue: &Queue, engine: &Engine, mut plan: Plan<'_>, requests: Vec<Requ
     queue.counters.batches.fetch_add(u64::from(rows > 0), Ordering::Release);
     queue.counters.transactions.fetch_add(answers.len() as u64, Ordering::Relaxed);
     queue.counters.rows.fetch_add(rows as u64, Ordering::Relaxed);
+    let size = answers.len().next_power_of_two().ilog2() as usize;
+    queue.counters.sizes[size.min(COMMIT_SIZES - 1)].fetch_add(1, Ordering::Relaxed);
     match written {
         Ok(()) => answers.into_iter().for_each(|(sender, result)| answer(sender, result)),
         Err(cause) => {
