@@ -385,10 +385,7 @@ impl Shared {
             match written {
                 Ok(entry) => {
                     for (at, play, error) in refused {
-                        results.push((
-                            at,
-                            self.known(board, user, play, decimals).await?.map_or(Err(error), Ok),
-                        ));
+                        results.push((at, self.known(board, user, play, decimals).await?.ok_or(error)));
                     }
                     for (at, play) in repeated {
                         let first = records.iter().find(|(_, record)| record.play_id == play.play_id);

@@ -8,15 +8,34 @@ use std::time::Duration;
 
 use anyhow::{Context as _, anyhow, bail};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
+use serde::Serialize;
 use serde_json::Value;
 use ureq::tls::{Certificate, PemItem, RootCerts, TlsConfig, parse_pem};
 
 const TIME_MAX: Duration = Duration::from_secs(30);
 const REPLY_BYTES_MAX: u64 = 64 << 20;
 
-/// Flags that all commands of the client share.
+/// Flags that all commands about a board share.
 #[derive(Debug, clap::Args)]
 pub(super) struct Client {
+    #[command(flatten)]
+    connection: Connection,
+    /// The board.
+    #[arg(long, value_name = "BOARD", default_value = "default")]
+    pub(super) board: String,
+}
+
+impl std::ops::Deref for Client {
+    type Target = Connection;
+
+    fn deref(&self) -> &Connection {
+        &self.connection
+    }
+}
+
+/// Flags that all commands which ask a server share.
+#[derive(Debug, clap::Args)]
+pub(super) struct Connection {
     /// Where the server is.
     #[arg(
         long,
@@ -34,9 +53,6 @@ pub(super) struct Client {
     /// A PEM file with the authority that signed the server's certificate, if the public ones have not.
     #[arg(long, value_name = "FILE")]
     authority: Option<PathBuf>,
-    /// The board.
-    #[arg(long, value_name = "BOARD", default_value = "default")]
-    pub(super) board: String,
     /// Print the reply as it is, for programs.
     #[arg(long)]
     pub(super) json: bool,
@@ -67,6 +83,13 @@ impl Client {
         }
         path
     }
+}
+
+impl Connection {
+    /// Whether a server was named, by flag or variable.
+    pub(super) fn is_named(&self) -> bool {
+        self.url.is_some() || std::env::var_os("STANDINGS_URL").is_some()
+    }
 
     /// Asks; parameters without a value are left out.
     pub(super) fn get(&self, path: &str, parameters: &[(&str, Option<String>)]) -> anyhow::Result<Reply> {
@@ -80,9 +103,15 @@ impl Client {
     }
 
     /// Sends a body.
-    pub(super) fn post(&self, path: &str, body: &Value) -> anyhow::Result<Reply> {
+    pub(super) fn post(&self, path: &str, body: &impl Serialize) -> anyhow::Result<Reply> {
         let request = self.agent()?.post(format!("{}{path}", self.url())).content_type("application/json");
-        self.reply(self.with_key(request)?.send(body.to_string()))
+        self.reply(self.with_key(request)?.send(serde_json::to_string(body)?))
+    }
+
+    /// Removes.
+    pub(super) fn delete(&self, path: &str) -> anyhow::Result<Reply> {
+        let request = self.agent()?.delete(format!("{}{path}", self.url()));
+        self.reply(self.with_key(request)?.call())
     }
 
     fn url(&self) -> String {

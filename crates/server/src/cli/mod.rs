@@ -4,10 +4,13 @@
 //! standard error.
 
 mod around;
+mod check;
 mod client;
 mod config;
+mod key;
 mod output;
 mod rank;
+mod rebuild;
 mod serve;
 mod submit;
 mod top;
@@ -41,6 +44,9 @@ enum Command {
     Top(top::Top),
     Rank(rank::Rank),
     Around(around::Around),
+    Check(check::Check),
+    Rebuild(rebuild::Rebuild),
+    Key(key::Key),
     Config(config::Config),
 }
 
@@ -53,6 +59,9 @@ pub fn run() -> ExitCode {
         Command::Top(top) => top.run(),
         Command::Rank(rank) => rank.run(),
         Command::Around(around) => around.run(),
+        Command::Check(check) => check.run(),
+        Command::Rebuild(rebuild) => rebuild.run(),
+        Command::Key(key) => key.run(),
         Command::Config(config) => config.run(),
     };
     match result {

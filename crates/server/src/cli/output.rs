@@ -46,6 +46,14 @@ pub(super) fn standings(reply: &Value, marked: Option<&str>) -> String {
     table(&cells, &alignments)
 }
 
+/// The rows in a reply's `data` with these fields, one a line.
+pub(super) fn rows(reply: &Value, names: &[&str]) -> String {
+    let rows = reply.get("data").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
+    let mut cells: Vec<Vec<String>> = vec![names.iter().map(|name| (*name).to_owned()).collect()];
+    cells.extend(rows.iter().map(|row| names.iter().map(|name| cell(row, name)).collect()));
+    table(&cells, &vec![Align::Left; names.len()])
+}
+
 /// Names and values of a reply, one a line.
 pub(super) fn fields(reply: &Value, names: &[&str]) -> String {
     let cells: Vec<Vec<String>> = names
@@ -61,6 +69,7 @@ pub(super) fn cell(row: &Value, field: &str) -> String {
     let text = match row.get(field) {
         None | Some(Value::Null) => String::new(),
         Some(Value::String(text)) => text.clone(),
+        Some(Value::Array(values)) => values.iter().filter_map(Value::as_str).collect::<Vec<_>>().join(" "),
         Some(value) => value.to_string(),
     };
     text.chars().map(|character| if character.is_control() { '\u{fffd}' } else { character }).collect()

@@ -138,7 +138,7 @@ async fn serve(settings: &Settings) -> anyhow::Result<()> {
     tracing::info!(%address, store = ?settings.store, ranking = ?settings.ranking, "serving");
 
     let routes = crate::http::finish(
-        crate::http::status::routes(opened.app.clone()),
+        crate::http::status::routes(opened.app.clone(), metrics.clone()),
         settings.request_limits,
         metrics.clone(),
     );

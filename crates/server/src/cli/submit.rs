@@ -1,7 +1,8 @@
 //! `standings submit`: one play.
 
 use anyhow::Context as _;
-use serde_json::{Number, Value, json};
+use serde::Serialize;
+use serde_json::value::RawValue;
 
 use super::client::Client;
 use super::output;
@@ -29,16 +30,31 @@ pub(super) struct Submit {
     client: Client,
 }
 
+#[derive(Serialize)]
+struct Play<'a> {
+    user_id: &'a str,
+    points: &'a RawValue,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    play_id: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    played_at: Option<&'a str>,
+}
+
 impl Submit {
     pub(super) fn run(self) -> anyhow::Result<()> {
-        let points: Number = serde_json::from_str(&self.points)
+        // As it was typed: a floating point number would not hold all digits of a large score.
+        let points: &RawValue = serde_json::from_str(&self.points)
+            .ok()
+            .filter(|raw: &&RawValue| {
+                raw.get().starts_with(|first: char| first == '-' || first.is_ascii_digit())
+            })
             .with_context(|| format!("points must be a number, such as 10, not `{}`", self.points))?;
-        let mut play = json!({ "user_id": self.user_id, "points": points });
-        for (name, value) in [("play_id", self.play_id), ("played_at", self.played_at)] {
-            if let Some(value) = value {
-                play[name] = Value::String(value);
-            }
-        }
+        let play = Play {
+            user_id: &self.user_id,
+            points,
+            play_id: self.play_id.as_deref(),
+            played_at: self.played_at.as_deref(),
+        };
         let reply = self.client.post(&self.client.path(&["scores"]), &play)?;
         if self.client.json {
             return output::print_raw(&reply);

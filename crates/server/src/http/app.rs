@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use axum::extract::FromRequestParts;
 use axum::http::header::{
-    ACCEPT_ENCODING, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_TYPE, ETAG, IF_NONE_MATCH, VARY,
+    ACCEPT_ENCODING, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_TYPE, ETAG, HOST, IF_NONE_MATCH, VARY,
 };
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderValue, StatusCode};
@@ -16,7 +16,7 @@ use percent_encoding::percent_decode_str;
 use serde::Serialize;
 use standings_boards::{Boards, DEFAULT_BOARD};
 
-use super::error::Problem;
+use super::error::{Code, Problem};
 use crate::auth::{ApiKey, Caller, KeyRing, Role};
 
 /// Replies larger than this are compressed for callers that take it; smaller ones fit into a packet or two anyway.
@@ -85,6 +85,7 @@ macro_rules! admitted {
             type Rejection = Problem;
 
             async fn from_request_parts(parts: &mut Parts, app: &Arc<App>) -> Result<Self, Problem> {
+                check_host(app, parts)?;
                 let admit = |board| app.keys.admit(&parts.headers, Role::$role, board);
                 let make: fn(Caller) -> Self = $make;
                 match board_in(parts.uri.path()) {
@@ -102,6 +103,30 @@ admitted!(Reader, Read, |_| Reader);
 admitted!(Writer, Write, |_| Writer);
 admitted!(Admin, Admin, |_| Admin);
 admitted!(ReaderOf, Read, ReaderOf);
+
+/// A server without keys serves its own machine. A page in a browser there can reach it by a name of its own that leads to the loopback address
+/// ("DNS rebinding"), but not by a name of this machine.
+fn check_host(app: &App, parts: &Parts) -> Result<(), Problem> {
+    if !app.keys.is_open() {
+        return Ok(());
+    }
+    let host = parts.headers.get(HOST).and_then(|host| host.to_str().ok());
+    // HTTP/2 has it in the address.
+    let Some(host) = host.or_else(|| parts.uri.authority().map(|authority| authority.as_str())) else {
+        return Ok(());
+    };
+    let name = match host.strip_prefix('[') {
+        Some(address) => address.split(']').next().unwrap_or_default(),
+        None => host.split(':').next().unwrap_or_default(),
+    };
+    let loopback = name.eq_ignore_ascii_case("localhost")
+        || name.parse::<std::net::IpAddr>().is_ok_and(|address| address.to_canonical().is_loopback());
+    if loopback {
+        return Ok(());
+    }
+    let detail = "a server without keys answers only to localhost; make a key with `standings key create`";
+    Err(Problem::new(Code::Forbidden, detail))
+}
 
 /// The board a path is about, as written there.
 fn board_in(path: &str) -> Option<&str> {

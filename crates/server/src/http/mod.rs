@@ -37,21 +37,19 @@ mod wire;
 use std::sync::Arc;
 
 use axum::Router;
-use axum::http::{Method, Uri, header};
+use axum::http::{Method, Uri};
 use axum::response::IntoResponse;
 use axum::routing::get;
 
 use error::{Code, Problem};
-use metrics::{METRICS_MEDIA_TYPE, Metrics};
+use metrics::Metrics;
 use middleware::{GuardLayer, RequestLimits};
 
-/// Completes an application: `/healthz`, `/metrics`, problems for unknown routes and methods, and the layer around
-/// all of them. Routes added afterwards stand outside of the layer.
+/// Completes an application: `/healthz`, problems for unknown routes and methods, and the layer around all of them.
+/// Routes added afterwards stand outside of the layer.
 pub fn finish(routes: Router, limits: RequestLimits, metrics: Arc<Metrics>) -> Router {
-    let shown = metrics.clone();
     routes
         .route("/healthz", get(async || "ok\n"))
-        .route("/metrics", get(async move || ([(header::CONTENT_TYPE, METRICS_MEDIA_TYPE)], shown.render())))
         .fallback(unknown_route)
         .method_not_allowed_fallback(unknown_method)
         .layer(GuardLayer::new(limits, metrics))

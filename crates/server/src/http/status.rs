@@ -1,4 +1,6 @@
-//! `/readyz`, `/openapi.json` and `/docs`: what the server says about itself.
+//! `/readyz`, `/metrics`, `/openapi.json` and `/docs`: what the server says about itself.
+//!
+//! `/metrics` takes a key where there are keys, because it names the partitions that run hot, and with them users.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -14,8 +16,9 @@ use utoipa::{OpenApi as _, ToSchema};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use super::app::{App, json};
+use super::app::{App, Reader, json};
 use super::error::{Code, Problem};
+use super::metrics::{METRICS_MEDIA_TYPE, Metrics};
 use super::wire::ProblemBody;
 
 /// How far a start has come.
@@ -73,7 +76,7 @@ impl utoipa::Modify for KeyScheme {
 }
 
 /// All routes of the API with their description, and the description itself.
-pub fn routes(app: Arc<App>) -> Router {
+pub fn routes(app: Arc<App>, metrics: Arc<Metrics>) -> Router {
     let (router, document) = OpenApiRouter::with_openapi(Document::openapi())
         .merge(super::scores::routes())
         .merge(super::boards::routes())
@@ -88,6 +91,10 @@ pub fn routes(app: Arc<App>) -> Router {
         ([(header::CONTENT_TYPE, HeaderValue::from_static("application/json"))], text.to_string())
     };
     router
+        .route(
+            "/metrics",
+            get(async move |_: Reader| ([(header::CONTENT_TYPE, METRICS_MEDIA_TYPE)], metrics.render())),
+        )
         .with_state(app)
         .route("/openapi.json", get(shown))
         .route("/docs", get(async move || Html(page.to_string())))
