@@ -112,7 +112,7 @@ fn check_host(app: &App, parts: &Parts) -> Result<(), Problem> {
     }
     let host = parts.headers.get(HOST).and_then(|host| host.to_str().ok());
     // HTTP/2 has it in the address.
-    let Some(host) = host.or_else(|| parts.uri.authority().map(|authority| authority.as_str())) else {
+    let Some(host) = host.or_else(|| parts.uri.authority().map(axum::http::uri::Authority::as_str)) else {
         return Ok(());
     };
     let name = match host.strip_prefix('[') {
