@@ -44,7 +44,7 @@ use crate::schema::Schema;
 use committer::Queue;
 use engine::{Engine, Space, Tuning};
 use folder::Folder;
-use plan::Prepared;
+use plan::{Prepared, RecentReads};
 use range::KeyRange;
 
 pub use check::CheckReport;
@@ -115,6 +115,7 @@ pub(crate) struct Inner {
     clock: Arc<dyn Clock>,
     engine: Engine,
     queue: Arc<Queue>,
+    recent: RecentReads,
 }
 
 /// A table in a folder on this machine's disk.
@@ -141,7 +142,8 @@ impl EmbeddedTable {
         journal::verify(folder.path(), &folder.engine())?;
         let engine = Engine::open(&folder.engine(), &options.schema, &tuning)?;
         let queue = Arc::new(Queue::new(folder.path().to_owned()));
-        let inner = Arc::new(Inner { schema: options.schema, clock: options.clock, engine, queue });
+        let (schema, clock, recent) = (options.schema, options.clock, RecentReads::new());
+        let inner = Arc::new(Inner { schema, clock, engine, queue, recent });
         let stop = Arc::new(sweeper::Stop::default());
         let mut table = Self { inner: Some(inner.clone()), folder, stop: stop.clone(), threads: Vec::new() };
         // One place in the channel is enough: the keeper looks at all memtables each time it is woken.
@@ -150,7 +152,7 @@ impl EmbeddedTable {
         table.spawn("table-keeper", move || keeping.engine.keep(&woken))?;
         let committing = inner.clone();
         table.spawn("table-committer", move || {
-            let Inner { queue, engine, schema, clock } = &*committing;
+            let Inner { queue, engine, schema, clock, .. } = &*committing;
             committer::run(queue, engine, schema, &**clock, || {
                 let _ = full.try_send(());
             });
@@ -265,8 +267,11 @@ impl Table for EmbeddedTable {
     async fn get(&self, key: &Key, _: Consistency) -> Result<Option<Item>> {
         limits::check_key(key)?;
         let inner = self.inner();
-        let bytes = encoding::item_key(key);
-        let Some(value) = inner.engine.get(Space::Items, &bytes)? else { return Ok(None) };
+        let bytes = encoding::slice(|bytes| encoding::push_item_key(bytes, key));
+        let committed = inner.queue.committed();
+        let value = inner.engine.get(Space::Items, &bytes)?;
+        inner.recent.note(bytes.clone(), value.clone(), committed);
+        let Some(value) = value else { return Ok(None) };
         let item = encoding::decode_item(&bytes, &value);
         let item = item.map_err(|detail| inner.engine.corrupt(Space::Items, &bytes, detail))?;
         Ok(Some(item).filter(|item| !item.is_expired(inner.clock.now_seconds())))
@@ -285,7 +290,7 @@ impl Table for EmbeddedTable {
         let inner = self.inner();
         let mut prepared = Prepared::new(&inner.schema, operations)?;
         // Reading here, on many threads, spares the one committer from it.
-        prepared.look_up(&inner.engine, &inner.schema, inner.queue.committed())?;
+        prepared.look_up(&inner.engine, &inner.schema, &inner.recent, inner.queue.committed())?;
         let answer = inner.queue.submit(prepared)?;
         // The committer answers everyone it has taken on; without an answer, it has died on the way.
         answer.await.unwrap_or_else(|_| {

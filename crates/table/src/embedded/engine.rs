@@ -41,6 +41,8 @@ const OVERLAPPING_RUNS_MAX: usize = 19;
 const WAIT_STEP: Duration = Duration::from_millis(1);
 /// How often the keeper looks for memtables it can let go.
 const RELEASE_EVERY: Duration = Duration::from_secs(1);
+/// How soon the keeper looks again at a memtable that it could not replace yet.
+const LOOK_AGAIN_AFTER: Duration = Duration::from_millis(2);
 /// How far background work stands back: about a ninth of the share of the processor, if others want it all.
 const BACKGROUND_NICE: i32 = 10;
 /// Less free space than this, when a background write has failed, means that the disk is full.
@@ -250,19 +252,21 @@ impl Engine {
     pub(crate) fn keep(&self, woken: &std::sync::mpsc::Receiver<()>) {
         give_way();
         let mut written_out = Vec::new();
+        let mut wait = RELEASE_EVERY;
         loop {
-            match woken.recv_timeout(RELEASE_EVERY) {
-                Ok(()) => {}
-                Err(std::sync::mpsc::RecvTimeoutError::Timeout) => {
-                    written_out.retain(|memtable| Arc::strong_count(memtable) > 1);
-                    continue;
-                }
+            match woken.recv_timeout(wait) {
+                Ok(()) | Err(std::sync::mpsc::RecvTimeoutError::Timeout) => {}
                 Err(std::sync::mpsc::RecvTimeoutError::Disconnected) => return,
             }
+            wait = RELEASE_EVERY;
             for keyspace in self.keyspaces() {
                 let memtable = keyspace.tree.active_memtable();
-                let room = keyspace.sealed_memtable_count() < SEALED_MEMTABLES_MAX;
-                if memtable.size() <= self.memtable_bytes || !room {
+                if memtable.size() <= self.memtable_bytes {
+                    continue;
+                }
+                if keyspace.sealed_memtable_count() >= SEALED_MEMTABLES_MAX {
+                    // Commits may be waiting for this memtable to be replaced, and then nobody wakes this thread: it looks again by itself.
+                    wait = LOOK_AGAIN_AFTER;
                     continue;
                 }
                 written_out.push(memtable);

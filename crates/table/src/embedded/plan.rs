@@ -15,7 +15,7 @@
 
 use std::collections::HashMap;
 use std::hash::BuildHasher;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use fjall::Slice;
 
@@ -73,8 +73,55 @@ struct OldItem {
 }
 
 fn read(engine: &Engine, key: &[u8]) -> Result<Option<Item>> {
-    let Some(value) = engine.get(Space::Items, key)? else { return Ok(None) };
-    encoding::decode_item(key, &value).map(Some).map_err(|detail| engine.corrupt(Space::Items, key, detail))
+    engine.get(Space::Items, key)?.map(|value| decode(engine, key, &value)).transpose()
+}
+
+fn decode(engine: &Engine, key: &[u8], value: &[u8]) -> Result<Item> {
+    encoding::decode_item(key, value).map_err(|detail| engine.corrupt(Space::Items, key, detail))
+}
+
+/// What callers have just read, for the transaction that mostly follows: an entry is read, changed and put back.
+///
+/// A slot holds the last read of any key that shares it, and is emptied by whoever uses it. What it says may be out of date; it carries
+/// the last batch committed before the read, so the committer can tell.
+pub(crate) struct RecentReads {
+    slots: Vec<Mutex<Option<RecentRead>>>,
+    hash: foldhash::fast::RandomState,
+}
+
+pub(crate) struct RecentRead {
+    key: Slice,
+    value: Option<Slice>,
+    seen_at: u64,
+}
+
+impl RecentReads {
+    const SLOTS: usize = 1_024;
+    /// Larger ones are not kept: they would be, until another read takes their slot.
+    const VALUE_BYTES_MAX: usize = 4_096;
+
+    pub(crate) fn new() -> Self {
+        let slots = std::iter::repeat_with(Mutex::default).take(Self::SLOTS).collect();
+        Self { slots, hash: foldhash::fast::RandomState::default() }
+    }
+
+    fn slot(&self, key: &[u8]) -> MutexGuard<'_, Option<RecentRead>> {
+        let slot = self.hash.hash_one(key) as usize % Self::SLOTS;
+        self.slots[slot].lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Notes what stood under a key; `seen_at` is the last batch committed before it was read.
+    pub(crate) fn note(&self, key: Slice, value: Option<Slice>, seen_at: u64) {
+        if value.as_ref().is_some_and(|value| value.len() > Self::VALUE_BYTES_MAX) {
+            return;
+        }
+        let mut slot = self.slot(&key);
+        *slot = Some(RecentRead { key, value, seen_at });
+    }
+
+    fn take(&self, key: &[u8]) -> Option<RecentRead> {
+        self.slot(key).take_if(|read| *read.key == *key)
+    }
 }
 
 #[derive(Clone, Copy)]
@@ -172,16 +219,30 @@ impl Prepared {
     }
 
     /// Reads what stands under the keys now, so that the committer need not; `committed` is the last batch
-    /// committed, taken before this is called.
-    pub(crate) fn look_up(&mut self, engine: &Engine, schema: &Schema, committed: u64) -> Result<()> {
+    /// committed, taken before this is called. What the caller has just read is not read again.
+    pub(crate) fn look_up(
+        &mut self,
+        engine: &Engine,
+        schema: &Schema,
+        recent: &RecentReads,
+        committed: u64,
+    ) -> Result<()> {
+        let mut seen_at = committed;
         for operation in &mut self.operations {
-            let item = read(engine, &operation.key)?;
+            let value = match recent.take(&operation.key) {
+                Some(read) => {
+                    seen_at = seen_at.min(read.seen_at);
+                    read.value
+                }
+                None => engine.get(Space::Items, &operation.key)?,
+            };
+            let item = value.map(|value| decode(engine, &operation.key, &value)).transpose()?;
             operation.seen = item.map(|item| {
                 let rows = Some(ItemRows::of(schema, &item, &operation.key));
                 OldItem { item: Arc::new(item), rows }
             });
         }
-        self.seen_at = Some(committed);
+        self.seen_at = Some(seen_at);
         Ok(())
     }
 
