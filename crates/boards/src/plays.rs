@@ -128,10 +128,11 @@ impl Shared {
         let count = plays.len();
         let mut results: Vec<Option<Result<Counted>>> = std::iter::repeat_with(|| None).take(count).collect();
         let mut groups: Vec<Group> = Vec::new();
+        let mut refusals: Vec<(usize, Refusal)> = Vec::new();
         for (at, play) in plays.into_iter().enumerate() {
             match self.check(board, &state, play, now).await {
                 Ok((user, live, checked)) => add_to_groups(&mut groups, at, user, live, checked),
-                Err(refusal) => results[at] = Some(self.answer_refused(board, &state, refusal).await),
+                Err(refusal) => refusals.push((at, refusal)),
             }
         }
         let answered = match groups.len() {
@@ -147,6 +148,15 @@ impl Shared {
         };
         for (at, result) in answered {
             results[at] = Some(result);
+        }
+        // After the others: one before it may have the same id, and ranks are those after the whole batch.
+        for (at, refusal) in refusals {
+            let counted_later = |user: &UserId, play_id: &PlayId| {
+                let later = results[at..].iter().flatten().flatten();
+                later.into_iter().any(|one| !one.duplicate && one.user == *user && one.play_id == *play_id)
+            };
+            let answer = self.answer_refused(board, &state, refusal, counted_later).await;
+            results[at] = Some(answer);
         }
         Ok(results.into_iter().map(|result| result.unwrap_or(Err(Error::Contended))).collect())
     }
@@ -281,12 +291,21 @@ impl Shared {
     }
 
     /// A play that would be refused today may have counted before, when the season was open or the bounds were others.
-    async fn answer_refused(&self, board: &Board, state: &State, refusal: Refusal) -> Result<Counted> {
+    async fn answer_refused(
+        &self,
+        board: &Board,
+        state: &State,
+        refusal: Refusal,
+        counted_later: impl Fn(&UserId, &PlayId) -> bool,
+    ) -> Result<Counted> {
         let Refusal { user, play_id: Some(play_id), points: Some(points), error } = refusal else {
             return Err(refusal.error);
         };
         let key = PlayRecord::key(&user, &board.id, &play_id);
         let Some(item) = self.table.get(&key, Consistency::Strong).await? else { return Err(error) };
+        if counted_later(&user, &play_id) {
+            return Err(error);
+        }
         let play = PlayRecord::from_item(&item)?;
         check_same(&play, points, state.record.rules.decimals)?;
         let rank = self.rank_in(board, &play.season, &user, state).await;
@@ -385,7 +404,13 @@ impl Shared {
             match written {
                 Ok(entry) => {
                     for (at, play, error) in refused {
-                        results.push((at, self.known(board, user, play, decimals).await?.ok_or(error)));
+                        // Whatever is wrong with this one, the others are written and the ranking must hear of them.
+                        let counted_later = records.iter().any(|(_, record)| record.play_id == play.play_id);
+                        let known = match counted_later {
+                            true => Ok(None),
+                            false => self.known(board, user, play, decimals).await,
+                        };
+                        results.push((at, known.and_then(|known| known.ok_or(error))));
                     }
                     for (at, play) in repeated {
                         let first = records.iter().find(|(_, record)| record.play_id == play.play_id);
@@ -402,14 +427,16 @@ impl Shared {
                     );
                     // Plays that are there already are answered as they were; the rest is tried again without them.
                     for failure in failed.iter().filter(|failure| failure.operation < records.len()) {
-                        let (at, record) = &records[failure.operation];
-                        let Some((_, play)) = todo.iter().find(|(place, _)| place == at) else { continue };
-                        let known = self.known(board, user, play, decimals).await;
-                        // Gone again in between: tried once more.
-                        let Some(answer) = known.transpose() else { continue };
-                        tracing::debug!(play_id = %record.play_id, "a play that had counted before");
-                        results.push((*at, answer));
-                        todo.retain(|(place, _)| place != at);
+                        let (_, record) = &records[failure.operation];
+                        // All of that id at once: one after the other would use up the attempts.
+                        for (at, play) in plays.iter().filter(|(_, play)| play.play_id == record.play_id) {
+                            let known = self.known(board, user, play, decimals).await;
+                            // Gone again in between: tried once more.
+                            let Some(answer) = known.transpose() else { continue };
+                            tracing::debug!(play_id = %record.play_id, "a play that had counted before");
+                            results.push((*at, answer));
+                            todo.retain(|(place, _)| place != at);
+                        }
                     }
                     if todo.is_empty() {
                         return Ok(None);

@@ -387,13 +387,18 @@ impl RulesBody {
             let why = format!("must be 0 to {}", points::DECIMALS_MAX);
             return Err(Error::InvalidRules { field: "decimals", why });
         }
-        let bound = |field, new: &Option<Option<Points>>, old: Option<i64>| match new {
-            None => Ok(old),
-            Some(None) => Ok(None),
-            Some(Some(text)) => points::parse(&text.0, decimals).map(Some).map_err(|error| match error {
+        let read = |field, text: &str| {
+            points::parse(text, decimals).map_err(|error| match error {
                 Error::InvalidPoints { why } => Error::InvalidRules { field, why: why.to_owned() },
                 _ => Error::InvalidRules { field, why: "must fit into 64 bits".to_owned() },
-            }),
+            })
+        };
+        let bound = |field, new: &Option<Option<Points>>, old: Option<i64>| match new {
+            None if decimals == to.decimals => Ok(old),
+            // What is left out stays what it is, also where its smallest unit becomes another one.
+            None => old.map(|old| read(field, &points::format(old, to.decimals))).transpose(),
+            Some(None) => Ok(None),
+            Some(Some(text)) => read(field, &text.0).map(Some),
         };
         Ok(Rules {
             score: self.score.unwrap_or(to.score),

@@ -1,0 +1,610 @@
+//! What the product means, in the fewest words: the plays of a board in one list, in the order in which they counted.
+//! Entries, ranks, pages and counts are worked out from that list anew for every question, by sorting. Slow, and hard
+//! to get wrong. Nothing of the product's own code is used; dates come from `jiff`.
+//!
+//! A reply is `Ok` with its status and JSON, or `Err` with status and code of the problem.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use jiff::civil::Date;
+use jiff::tz::TimeZone;
+use jiff::{Timestamp, ToSpan as _};
+
+use super::exact::Exact;
+
+pub(crate) type Refused = (u16, &'static str);
+pub(crate) type Expected = Result<(u16, Exact), Refused>;
+
+pub(crate) const WEEKDAYS: [&str; 7] =
+    ["monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday"];
+
+/// How far in the future a play may lie.
+const SKEW_US: i64 = 5_000_000;
+
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Rules {
+    pub(crate) score: &'static str,
+    pub(crate) order: &'static str,
+    pub(crate) ties: &'static str,
+    pub(crate) resets: &'static str,
+    pub(crate) week_starts: &'static str,
+    pub(crate) time_zone: &'static str,
+    pub(crate) decimals: u32,
+    /// In the board's smallest unit, as are all points here.
+    pub(crate) min_points: Option<i64>,
+    pub(crate) max_points: Option<i64>,
+    pub(crate) late_seconds: i64,
+}
+
+impl Default for Rules {
+    fn default() -> Rules {
+        Rules {
+            score: "sum",
+            order: "high",
+            ties: "shared",
+            resets: "never",
+            week_starts: "monday",
+            time_zone: "UTC",
+            decimals: 0,
+            min_points: None,
+            max_points: None,
+            late_seconds: 300,
+        }
+    }
+}
+
+impl Rules {
+    pub(crate) fn of_default_board() -> Rules {
+        Rules { resets: "monthly", ..Rules::default() }
+    }
+
+    fn better(&self, score: i64, than: i64) -> bool {
+        if self.order == "high" { score > than } else { score < than }
+    }
+}
+
+/// A score as it is written.
+pub(crate) fn written(score: i64, decimals: u32) -> String {
+    let digits = format!("{:0width$}", score.unsigned_abs(), width = decimals as usize + 1);
+    let (whole, fraction) = digits.split_at(digits.len() - decimals as usize);
+    let sign = if score < 0 { "-" } else { "" };
+    if decimals == 0 { format!("{sign}{whole}") } else { format!("{sign}{whole}.{fraction}") }
+}
+
+fn time(us: i64) -> Exact {
+    Timestamp::from_microsecond(us).expect("a time").to_string().into()
+}
+
+/// A season by name, from `start` until just before `end`.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Season {
+    pub(crate) name: String,
+    pub(crate) start: Option<i64>,
+    pub(crate) end: Option<i64>,
+}
+
+impl Season {
+    pub(crate) fn at(rules: &Rules, us: i64) -> Season {
+        let zone = TimeZone::get(rules.time_zone).expect("a zone");
+        let day_of = |us| Timestamp::from_microsecond(us).expect("a time").to_zoned(zone.clone()).date();
+        let day: Date = day_of(us);
+        let (first, next, name) = match rules.resets {
+            "never" => return Season { name: "all".to_owned(), start: None, end: None },
+            "daily" => (day, day + 1.day(), day.to_string()),
+            "weekly" => {
+                let mut first = day;
+                while WEEKDAYS[first.weekday().to_monday_zero_offset() as usize] != rules.week_starts {
+                    first -= 1.day();
+                }
+                (first, first + 7.days(), first.to_string())
+            }
+            _ => (day.first_of_month(), day.last_of_month() + 1.day(), day.to_string()[..7].to_owned()),
+        };
+        // The first microsecond of a day is the first one that the zone says is on it.
+        let begin = |day: Date| {
+            let (mut before, mut after) = (us - 40 * 86_400_000_000, us + 40 * 86_400_000_000);
+            while after - before > 1 {
+                let middle = before + (after - before) / 2;
+                if day_of(middle) >= day { after = middle } else { before = middle }
+            }
+            after
+        };
+        Season { name, start: Some(begin(first)), end: Some(begin(next)) }
+    }
+
+    fn named(rules: &Rules, name: &str) -> Option<Season> {
+        if rules.resets == "never" {
+            return (name == "all").then(|| Season::at(rules, 0));
+        }
+        let day = if rules.resets == "monthly" { format!("{name}-01") } else { name.to_owned() };
+        let noon = day.parse::<Date>().ok()?.at(12, 0, 0, 0).in_tz(rules.time_zone).ok()?;
+        let season = Season::at(rules, noon.timestamp().as_microsecond());
+        (season.name == name).then_some(season)
+    }
+
+    fn takes_plays(&self, rules: &Rules, now: i64) -> bool {
+        self.end.is_none_or(|end| now < end + rules.late_seconds * 1_000_000)
+    }
+}
+
+/// A play as it is sent.
+#[derive(Clone, Debug)]
+pub(crate) struct NewPlay {
+    pub(crate) user: String,
+    pub(crate) points: i64,
+    pub(crate) play_id: Option<String>,
+    pub(crate) played_at: Option<i64>,
+    /// It cannot be read at all, for this reason.
+    pub(crate) broken: Option<Refused>,
+}
+
+/// A play that counted, with what its first answer said.
+#[derive(Clone, Debug)]
+struct Play {
+    user: String,
+    play_id: String,
+    season: String,
+    points: i64,
+    played_at: i64,
+    score_after: i64,
+    previous_rank: Option<usize>,
+    improved: bool,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Row {
+    pub(crate) user: String,
+    pub(crate) score: i64,
+    pub(crate) reached_at: i64,
+    pub(crate) rank: usize,
+}
+
+/// Where a page ended.
+#[derive(Clone, Debug)]
+pub(crate) struct Mark {
+    pub(crate) board: String,
+    pub(crate) season: String,
+    score: i64,
+    reached_at: i64,
+    user: String,
+}
+
+pub(crate) enum From<'a> {
+    Top,
+    Rank(u64),
+    After(&'a Mark),
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Board {
+    pub(crate) rules: Rules,
+    pub(crate) created_at: i64,
+    /// Seasons that were played in.
+    pub(crate) seasons: BTreeSet<Season>,
+    plays: Vec<Play>,
+}
+
+impl Board {
+    pub(crate) fn new(rules: Rules, created_at: i64) -> Board {
+        Board { rules, created_at, seasons: BTreeSet::new(), plays: Vec::new() }
+    }
+
+    /// Score and time of reaching it, from plays in the order in which they counted.
+    fn entry(&self, plays: &[&Play]) -> (i64, i64) {
+        match self.rules.score {
+            "sum" => {
+                let score: i128 = plays.iter().map(|play| i128::from(play.points)).sum();
+                let changing = plays.iter().skip(1).filter(|play| play.points != 0);
+                let reached = plays.iter().take(1).chain(changing).map(|play| play.played_at).max();
+                (score.try_into().expect("a sum that was accepted"), reached.expect("a play"))
+            }
+            "best" => {
+                let points = plays.iter().map(|play| play.points);
+                let best = if self.rules.order == "high" { points.max() } else { points.min() };
+                let best = best.expect("a play");
+                let times = plays.iter().filter(|play| play.points == best).map(|play| play.played_at);
+                (best, times.min().expect("a play"))
+            }
+            _ => {
+                // Those that were not older than any before them; of the last equal ones, the first.
+                let mut news: Vec<&&Play> = Vec::new();
+                for play in plays {
+                    if news.last().is_none_or(|last| last.played_at <= play.played_at) {
+                        news.push(play);
+                    }
+                }
+                let latest = news.last().expect("a play").points;
+                let since = news.iter().rev().take_while(|play| play.points == latest).last();
+                (latest, since.expect("a play").played_at)
+            }
+        }
+    }
+
+    /// Everyone in a season, best first.
+    pub(crate) fn table(&self, season: &str) -> Vec<Row> {
+        let mut by_user: BTreeMap<&str, Vec<&Play>> = BTreeMap::new();
+        for play in self.plays.iter().filter(|play| play.season == season) {
+            by_user.entry(&play.user).or_default().push(play);
+        }
+        let mut rows: Vec<Row> = by_user
+            .into_iter()
+            .map(|(user, plays)| {
+                let (score, reached_at) = self.entry(&plays);
+                Row { user: user.to_owned(), score, reached_at, rank: 0 }
+            })
+            .collect();
+        rows.sort_by(|a, b| {
+            let by_score =
+                if self.rules.order == "high" { b.score.cmp(&a.score) } else { a.score.cmp(&b.score) };
+            by_score.then(a.reached_at.cmp(&b.reached_at)).then(a.user.as_bytes().cmp(b.user.as_bytes()))
+        });
+        for at in 0..rows.len() {
+            let better = rows.iter().filter(|row| self.rules.better(row.score, rows[at].score));
+            rows[at].rank = 1 + match self.rules.ties {
+                "shared" => better.count(),
+                "dense" => better.map(|row| row.score).collect::<BTreeSet<_>>().len(),
+                _ => at,
+            };
+        }
+        rows
+    }
+
+    fn score_of(&self, season: &str, user: &str) -> Option<i64> {
+        let theirs = |play: &&Play| play.season == season && play.user == user;
+        let plays: Vec<&Play> = self.plays.iter().filter(theirs).collect();
+        (!plays.is_empty()).then(|| self.entry(&plays).0)
+    }
+
+    fn tables(&self) -> BTreeMap<String, Vec<Row>> {
+        self.seasons.iter().map(|season| (season.name.clone(), self.table(&season.name))).collect()
+    }
+
+    /// The answer to a play that counts.
+    fn answer(&self, play: &Play, duplicate: bool, now: &BTreeMap<String, Vec<Row>>) -> Exact {
+        let row = now.get(&play.season).and_then(|rows| rows.iter().find(|row| row.user == play.user));
+        Exact::from([
+            ("user_id", play.user.as_str().into()),
+            ("score", self.score(play.score_after)),
+            ("rank", row.map(|row| row.rank).into()),
+            ("previous_rank", play.previous_rank.into()),
+            ("season", play.season.as_str().into()),
+            ("play_id", play.play_id.as_str().into()),
+            ("duplicate", duplicate.into()),
+            ("improved", play.improved.into()),
+        ])
+    }
+
+    pub(crate) fn score(&self, score: i64) -> Exact {
+        Exact::Literal(written(score, self.rules.decimals))
+    }
+
+    /// Plays that come together: ranks are those after all of them, previous ranks those before.
+    pub(crate) fn submit(&mut self, plays: &[NewPlay], now: i64) -> Vec<Result<Exact, Refused>> {
+        let before = self.tables();
+        let counted: Vec<Result<(Play, bool), Refused>> =
+            plays.iter().map(|play| self.count(play, now, &before)).collect();
+        let after = self.tables();
+        let answer = |(play, duplicate): (Play, bool)| self.answer(&play, duplicate, &after);
+        counted.into_iter().map(|one| one.map(answer)).collect()
+    }
+
+    fn count(
+        &mut self,
+        new: &NewPlay,
+        now: i64,
+        before: &BTreeMap<String, Vec<Row>>,
+    ) -> Result<(Play, bool), Refused> {
+        if let Some(refused) = new.broken {
+            return Err(refused);
+        }
+        let known = self
+            .plays
+            .iter()
+            .find(|play| play.user == new.user && Some(&play.play_id) == new.play_id.as_ref())
+            .cloned();
+        let played_at = new.played_at.unwrap_or(now);
+        let season = Season::at(&self.rules, played_at);
+        let refused = if self.rules.min_points.is_some_and(|min| new.points < min)
+            || self.rules.max_points.is_some_and(|max| new.points > max)
+        {
+            Some((400, "points_out_of_bounds"))
+        } else if played_at > now + SKEW_US {
+            Some((400, "played_in_future"))
+        } else if !season.takes_plays(&self.rules, now) {
+            Some((409, "season_closed"))
+        } else {
+            None
+        };
+        if refused.is_none() {
+            self.seasons.insert(season.clone());
+        }
+        if let Some(known) = known {
+            return if known.points == new.points { Ok((known, true)) } else { Err((409, "play_id_reused")) };
+        }
+        if let Some(refused) = refused {
+            return Err(refused);
+        }
+        let old = self.score_of(&season.name, &new.user);
+        if self.rules.score == "sum" && old.is_some_and(|old| old.checked_add(new.points).is_none()) {
+            return Err((422, "score_overflow"));
+        }
+        let previous = before.get(&season.name).and_then(|rows| rows.iter().find(|row| row.user == new.user));
+        self.plays.push(Play {
+            user: new.user.clone(),
+            play_id: new.play_id.clone().expect("the caller fills in what was made"),
+            season: season.name.clone(),
+            points: new.points,
+            played_at,
+            score_after: 0,
+            previous_rank: previous.map(|row| row.rank),
+            improved: false,
+        });
+        let score = self.score_of(&season.name, &new.user).expect("it was just added");
+        let play = self.plays.last_mut().expect("it was just added");
+        play.score_after = score;
+        play.improved = old.is_none_or(|old| self.rules.better(score, old));
+        Ok((play.clone(), false))
+    }
+
+    /// The season asked for: by name, or the one of this moment.
+    pub(crate) fn asked(&self, name: Option<&str>, now: i64) -> Result<Season, Refused> {
+        let Some(name) = name else { return Ok(Season::at(&self.rules, now)) };
+        let season = Season::named(&self.rules, name).ok_or((400, "invalid_season"))?;
+        let open = season.start.is_none_or(|start| start <= now) && season.takes_plays(&self.rules, now);
+        if open || self.seasons.contains(&season) { Ok(season) } else { Err((404, "unknown_season")) }
+    }
+
+    /// A page of a list, and where it ended if there is more.
+    pub(crate) fn page(
+        &self,
+        season: &str,
+        from: &From<'_>,
+        range: (Option<i64>, Option<i64>),
+        limit: usize,
+    ) -> (Vec<Row>, usize, bool) {
+        let everyone = self.table(season);
+        let within = |row: &Row| {
+            range.0.is_none_or(|min| row.score >= min) && range.1.is_none_or(|max| row.score <= max)
+        };
+        let listed: Vec<Row> = everyone.into_iter().filter(within).collect();
+        let total = listed.len();
+        let rest: Vec<Row> = match from {
+            From::Top => listed,
+            From::Rank(rank) => {
+                listed.into_iter().skip(usize::try_from(*rank).expect("a rank") - 1).collect()
+            }
+            From::After(mark) => listed
+                .into_iter()
+                .filter(|row| {
+                    let tied = row.score == mark.score;
+                    self.rules.better(mark.score, row.score)
+                        || tied && (row.reached_at, row.user.as_str()) > (mark.reached_at, mark.user.as_str())
+                })
+                .collect(),
+        };
+        let more = rest.len() > limit;
+        (rest.into_iter().take(limit).collect(), total, more)
+    }
+
+    pub(crate) fn season_reply(&self, season: &Season, now: i64) -> Exact {
+        Exact::from([
+            ("season", season.name.as_str().into()),
+            ("starts_at", season.start.map(time).into()),
+            ("ends_at", season.end.map(time).into()),
+            ("state", if season.takes_plays(&self.rules, now) { "open" } else { "closed" }.into()),
+            ("players", self.table(&season.name).len().into()),
+        ])
+    }
+
+    pub(crate) fn reply(&self, name: &str) -> Exact {
+        let rules = &self.rules;
+        Exact::from([
+            ("board", name.into()),
+            ("score", rules.score.into()),
+            ("order", rules.order.into()),
+            ("ties", rules.ties.into()),
+            ("resets", rules.resets.into()),
+            ("week_starts", rules.week_starts.into()),
+            ("time_zone", rules.time_zone.into()),
+            ("decimals", (rules.decimals as usize).into()),
+            ("min_points", rules.min_points.map(|points| self.score(points)).into()),
+            ("max_points", rules.max_points.map(|points| self.score(points)).into()),
+            ("official", 100.into()),
+            ("snapshots", "none".into()),
+            ("keep_seasons", 12.into()),
+            ("late_seconds", usize::try_from(rules.late_seconds).expect("it is positive").into()),
+            ("created_at", time(self.created_at)),
+            ("state", "live".into()),
+        ])
+    }
+
+    pub(crate) fn has_played(&self, user: &str) -> bool {
+        self.plays.iter().any(|play| play.user == user)
+    }
+
+    pub(crate) fn play_ids(&self) -> impl Iterator<Item = (&str, &str, i64)> {
+        self.plays.iter().map(|play| (play.user.as_str(), play.play_id.as_str(), play.points))
+    }
+
+    pub(crate) fn plays(&self) -> usize {
+        self.plays.len()
+    }
+}
+
+impl Mark {
+    pub(crate) fn new(board: &str, season: &str, row: &Row) -> Mark {
+        let (score, reached_at, user) = (row.score, row.reached_at, row.user.clone());
+        Mark { board: board.to_owned(), season: season.to_owned(), score, reached_at, user }
+    }
+}
+
+/// All boards and profiles.
+#[derive(Default)]
+pub(crate) struct Naive {
+    pub(crate) boards: BTreeMap<String, Board>,
+    pub(crate) profiles: BTreeMap<String, (Option<String>, i64)>,
+}
+
+impl Naive {
+    pub(crate) fn board(&self, name: &str) -> Result<&Board, Refused> {
+        self.boards.get(name).ok_or((404, "unknown_board"))
+    }
+
+    fn rows(&self, board: &Board, rows: &[Row]) -> Exact {
+        let row = |row: &Row| {
+            Exact::from([
+                ("user_id", row.user.as_str().into()),
+                ("user_name", self.name(&row.user)),
+                ("rank", row.rank.into()),
+                ("score", board.score(row.score)),
+            ])
+        };
+        rows.iter().map(row).collect::<Vec<_>>().into()
+    }
+
+    fn name(&self, user: &str) -> Exact {
+        self.profiles.get(user).and_then(|(name, _)| name.clone()).into()
+    }
+
+    /// Why a user has no standing.
+    pub(crate) fn absent(&self, user: &str) -> Refused {
+        let known =
+            self.profiles.contains_key(user) || self.boards.values().any(|board| board.has_played(user));
+        (404, if known { "no_entry" } else { "unknown_user" })
+    }
+
+    pub(crate) fn list_reply(
+        &self,
+        board: &Board,
+        season: &Season,
+        (rows, total, more): (&[Row], usize, bool),
+    ) -> Exact {
+        Exact::from([
+            ("data", self.rows(board, rows)),
+            ("total", total.into()),
+            ("players", board.table(&season.name).len().into()),
+            ("season", season.name.as_str().into()),
+            ("next_cursor", more.then_some("a cursor").into()),
+        ])
+    }
+
+    pub(crate) fn user(&self, board: &str, user: &str, season: Option<&str>, now: i64) -> Expected {
+        let board = self.board(board)?;
+        let season = board.asked(season, now)?;
+        let rows = board.table(&season.name);
+        let row = rows.iter().find(|row| row.user == user).ok_or_else(|| self.absent(user))?;
+        let beaten = rows.iter().filter(|other| !board.rules.better(other.score, row.score)).count();
+        let percentile = (beaten as f64 / rows.len() as f64 * 100.0 * 1_000.0).round() / 1_000.0;
+        let info = Exact::from([
+            ("user_id", user.into()),
+            ("user_name", self.name(user)),
+            ("rank", row.rank.into()),
+            ("score", board.score(row.score)),
+            ("percentile", percentile.into()),
+            ("players", rows.len().into()),
+            ("season", season.name.as_str().into()),
+            ("reached_at", time(row.reached_at)),
+        ]);
+        Ok((200, [("user_info", info)].into()))
+    }
+
+    pub(crate) fn around(
+        &self,
+        board: &str,
+        user: &str,
+        (above, below): (usize, usize),
+        season: Option<&str>,
+        now: i64,
+    ) -> Expected {
+        let board = self.board(board)?;
+        let season = board.asked(season, now)?;
+        let rows = board.table(&season.name);
+        let at = rows.iter().position(|row| row.user == user).ok_or_else(|| self.absent(user))?;
+        // One more on either side in turn, until there are enough or no more.
+        let (mut first, mut end) = (at - above.min(at), (at + below + 1).min(rows.len()));
+        while end - first < above + below + 1 && (first > 0 || end < rows.len()) {
+            if first > 0 { first -= 1 } else { end += 1 }
+        }
+        Ok((200, self.list_reply(board, &season, (&rows[first..end], rows.len(), false))))
+    }
+
+    pub(crate) fn lookup(&self, board: &str, users: &[String], season: Option<&str>, now: i64) -> Expected {
+        let board = self.board(board)?;
+        let season = board.asked(season, now)?;
+        let rows = board.table(&season.name);
+        let (mut found, mut missing) = (Vec::new(), Vec::new());
+        for (at, user) in users.iter().enumerate().filter(|(at, user)| !users[..*at].contains(user)) {
+            match rows.iter().find(|row| row.user == users[at]) {
+                Some(row) => found.push(row.clone()),
+                None => missing.push(Exact::from(user.as_str())),
+            }
+        }
+        let reply = Exact::from([
+            ("data", self.rows(board, &found)),
+            ("missing", missing.into()),
+            ("players", rows.len().into()),
+            ("season", season.name.as_str().into()),
+        ]);
+        Ok((200, reply))
+    }
+
+    pub(crate) fn distribution(
+        &self,
+        board: &str,
+        buckets: usize,
+        season: Option<&str>,
+        now: i64,
+    ) -> Expected {
+        let board = self.board(board)?;
+        let season = board.asked(season, now)?;
+        let scores: Vec<i64> = board.table(&season.name).iter().map(|row| row.score).collect();
+        let (min, max) = (scores.iter().min().copied(), scores.iter().max().copied());
+        let mut histogram = Vec::new();
+        if let (Some(min), Some(max)) = (min, max) {
+            // The narrowest parts of the same width that are not too many.
+            let span = i128::from(max) - i128::from(min) + 1;
+            let width = span / buckets as i128 + i128::from(span % buckets as i128 != 0);
+            let mut low = i128::from(min);
+            while low <= i128::from(max) {
+                let high = (low + width - 1).min(i128::from(max));
+                let users = scores.iter().filter(|score| (low..=high).contains(&i128::from(**score))).count();
+                let bound = |score: i128| board.score(score.try_into().expect("between two scores"));
+                histogram.push(Exact::from([
+                    ("from", bound(low)),
+                    ("to", bound(high)),
+                    ("users", users.into()),
+                ]));
+                low = high + 1;
+            }
+        }
+        let percentiles = [1, 5, 10, 25, 50, 75, 90, 95, 99].map(|percent: usize| {
+            // The worst score that equals or beats so many.
+            let enough = |score: &i64| {
+                let beaten = scores.iter().filter(|other| !board.rules.better(**other, *score)).count();
+                beaten * 100 >= percent * scores.len()
+            };
+            let score = scores.iter().rev().copied().find(enough);
+            let score = score.map(|score| board.score(score));
+            Exact::from([("percentile", (percent as f64).into()), ("score", score.into())])
+        });
+        let reply = Exact::from([
+            ("season", season.name.as_str().into()),
+            ("players", scores.len().into()),
+            ("min_score", min.map(|score| board.score(score)).into()),
+            ("max_score", max.map(|score| board.score(score)).into()),
+            ("histogram", histogram.into()),
+            ("percentiles", percentiles.to_vec().into()),
+        ]);
+        Ok((200, reply))
+    }
+
+    pub(crate) fn profile(&self, user: &str) -> Result<Exact, Refused> {
+        let (name, created_at) = self.profiles.get(user).ok_or((404, "unknown_user"))?;
+        let reply = Exact::from([
+            ("user_id", user.into()),
+            ("name", name.clone().into()),
+            ("created_at", time(*created_at)),
+        ]);
+        Ok(reply)
+    }
+}

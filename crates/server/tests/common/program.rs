@@ -1,0 +1,1 @@
+//! The real program, started and ended by process id.
