@@ -66,6 +66,11 @@ impl Measured {
         self.latencies.len() as f64 / self.time.as_secs_f64()
     }
 
+    /// Microseconds of processor time that the server took for an operation.
+    pub(crate) fn server_microseconds(&self) -> f64 {
+        self.server.as_secs_f64() * 1e6 / self.latencies.len().max(1) as f64
+    }
+
     /// The latency that so large a part of all operations kept to.
     pub(crate) fn quantile(&self, quantile: f64) -> Duration {
         let mut sorted = self.latencies.clone();
@@ -77,12 +82,11 @@ impl Measured {
     pub(crate) fn line(&self, name: &str) -> String {
         let count = self.latencies.len().max(1) as f64;
         let (p50, p99, max) = (self.quantile(0.5), self.quantile(0.99), self.quantile(1.0));
-        let each = |time: Duration| time.as_secs_f64() * 1e6 / count;
         format!(
             "  {name:<16} {:>8.0}/s   p50 {p50:>8.1?}  p99 {p99:>8.1?}  max {max:>8.1?}   server {:>5.1} µs  load {:>4.1} µs, {:>3.0} % of its core",
             self.per_second(),
-            each(self.server),
-            each(self.load),
+            self.server_microseconds(),
+            self.load.as_secs_f64() * 1e6 / count,
             self.load.as_secs_f64() * 100.0 / self.time.as_secs_f64(),
         )
     }
