@@ -5,7 +5,7 @@
 //! is interrupted.
 
 mod data;
-mod huge_pages;
+mod http;
 mod rank_tree;
 mod report;
 mod rival;
@@ -14,7 +14,7 @@ mod table;
 use clap::{Parser, Subcommand};
 
 /// As in the server: rows are made on callers' threads and freed on the committer's, where glibc's allocator has them wait
-/// for each other's locks.
+/// for each other's locks. It asks for huge pages by itself, which the rank tree is to be measured with.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
@@ -35,6 +35,10 @@ enum Bench {
     ///
     /// Example: standings-bench table --seconds 5
     Table(table::Arguments),
+    /// The server over HTTP, beside redis-server: plays, ranks, lists, batches, memory, restart.
+    ///
+    /// Example: cargo build --release && standings-bench http --users 1000000
+    Http(http::Arguments),
 }
 
 fn main() -> anyhow::Result<()> {
@@ -43,5 +47,6 @@ fn main() -> anyhow::Result<()> {
     match arguments.bench {
         Bench::RankTree(arguments) => rank_tree::run(&arguments),
         Bench::Table(arguments) => table::run(&arguments),
+        Bench::Http(arguments) => http::run(&arguments),
     }
 }

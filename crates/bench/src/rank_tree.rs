@@ -11,11 +11,10 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use anyhow::Context as _;
-use indicatif::{ProgressBar, ProgressStyle};
 use rank_tree::{Entry, Order, RankTree, Standing, Ties, Update, Users};
 
 use crate::data::{self, IdShape, Random, Scores};
-use crate::report::{Report, Row};
+use crate::report::{Report, Row, progress};
 use crate::rival::{RedisServer, resident_bytes};
 
 /// A size at which much still fits the caches, to show how times grow.
@@ -43,9 +42,6 @@ pub(crate) struct Arguments {
     /// Only our side: quicker when trying something out
     #[arg(long)]
     no_rival: bool,
-    /// Do without huge pages
-    #[arg(long)]
-    no_huge_pages: bool,
 }
 
 /// Microseconds an operation, by name; of several rounds the best.
@@ -64,9 +60,6 @@ impl Times {
 }
 
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
-    if !arguments.no_huge_pages {
-        crate::huge_pages::ensure()?;
-    }
     anyhow::ensure!(arguments.users > 1_000, "--users must be more than 1000");
     let users = arguments.users;
     // Memory first, while the process has done nothing else.
@@ -137,7 +130,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
         println!(
             "times: the best of {ROUNDS} rounds, ours and the rival's in turn. growth_*: time at {users} users over time at {small}.\n\
              distinct_*: every score another, beside the rival's tied ones. batch_of_1000: beside our own changes one by one.\n\
-             Ours runs with huge pages unless told not to; Redis switches them off for itself. Redis has numbered ids whatever --ids says."
+             Ours runs with huge pages where the system gives them (mimalloc asks for them); Redis switches them off for itself. Redis has numbered ids whatever --ids says."
         );
     }
     Ok(())
@@ -356,7 +349,7 @@ impl Redis {
     fn load(users: u64) -> anyhow::Result<Self> {
         let server = RedisServer::start()?;
         let mut connection = server.connect()?;
-        let base = server.resident_bytes()?;
+        let base = server.process().resident_bytes()?;
         let bar = progress(users, "loading redis-server");
         for start in (0..users).step_by(1_000) {
             let mut command = redis::cmd("ZADD");
@@ -369,7 +362,7 @@ impl Redis {
             bar.set_position(start);
         }
         bar.finish_and_clear();
-        let bytes = (server.resident_bytes()? - base) as f64 / users as f64;
+        let bytes = (server.process().resident_bytes()? - base) as f64 / users as f64;
         Ok(Redis { server, connection, users, base, bytes, seed: 1 })
     }
 
@@ -388,7 +381,7 @@ impl Redis {
             bar.inc(1);
         }
         bar.finish_and_clear();
-        self.bytes = (self.server.resident_bytes()? - self.base) as f64 / self.users as f64;
+        self.bytes = (self.server.process().resident_bytes()? - self.base) as f64 / self.users as f64;
         Ok(())
     }
 
@@ -419,11 +412,4 @@ impl Redis {
         bar.finish_and_clear();
         Ok(FileTimes { write, load, bytes: self.server.snapshot_bytes()? as f64 / self.users as f64 })
     }
-}
-
-/// A bar on a terminal, nothing elsewhere.
-fn progress(length: u64, what: &'static str) -> ProgressBar {
-    let style = ProgressStyle::with_template("{msg:36} {bar:30} {human_pos}/{human_len} {elapsed}");
-    let bar = ProgressBar::new(length).with_message(what);
-    style.map_or(bar.clone(), |style| bar.with_style(style))
 }

@@ -2,6 +2,8 @@
 
 use std::io::Write as _;
 
+use indicatif::{ProgressBar, ProgressStyle};
+
 /// One line of a report.
 #[derive(Debug, Clone)]
 pub(crate) struct Row {
@@ -88,6 +90,13 @@ impl Report {
     }
 }
 
+/// A bar on a terminal, nothing elsewhere.
+pub(crate) fn progress(length: u64, what: &'static str) -> ProgressBar {
+    let style = ProgressStyle::with_template("{msg:36} {bar:30} {human_pos}/{human_len} {elapsed}");
+    let bar = ProgressBar::new(length).with_message(what);
+    style.map_or(bar.clone(), |style| bar.with_style(style))
+}
+
 fn figure(value: f64) -> String {
     match value.abs() {
         small if small < 10.0 => format!("{value:.3}"),
@@ -102,7 +111,9 @@ fn machine() -> String {
         let line = text.lines().find(|line| line.starts_with(key)).unwrap_or_default().to_owned();
         line.split_once(':').map_or_else(|| "?".to_owned(), |(_, value)| value.trim().to_owned())
     };
-    let processors = std::thread::available_parallelism().map_or(0, usize::from);
+    // Not those that this program may use: a bench may have chosen one for itself.
+    let cores = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let processors = cores.lines().filter(|line| line.starts_with("processor")).count();
     format!(
         "{} × {}, memory {}",
         processors,
