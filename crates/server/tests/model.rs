@@ -299,7 +299,7 @@ impl World {
             request.headers_mut().insert("idempotency-key", value.parse().unwrap());
         }
         let answer = self.app().send(request).await;
-        self.fill_in(&mut play, &answer.body, |json| json.clone());
+        self.fill_in(&mut play, &answer.body, Clone::clone);
         let now = self.now();
         let expected = match (self.model.boards.get_mut(board), play.broken) {
             // Points are read by the board's decimals, so not before the board is known.
@@ -363,7 +363,7 @@ impl World {
             *self.replies.entry("in a batch").or_default() += 1;
             match expected {
                 Ok(json) => {
-                    assert!(*found == json, "{text} in {what}\nfound    {found:?}\nexpected {json:?}")
+                    assert!(*found == json, "{text} in {what}\nfound    {found:?}\nexpected {json:?}");
                 }
                 Err(refused) => assert_problem(&format!("{text} in {what}"), found, refused),
             }

@@ -88,7 +88,8 @@ pub(crate) fn router(boards: &Boards) -> Router {
     let keys = KeyRing::new(Vec::new(), RateLimits::new(None));
     let app = App::new(boards.clone(), Arc::new(keys));
     let limits = RequestLimits { body_bytes_max: 1 << 20, request_time_max: PATIENCE };
-    standings::http::finish(standings::http::status::routes(app), limits, Arc::new(Metrics::new()))
+    let metrics = Arc::new(Metrics::new());
+    standings::http::finish(standings::http::status::routes(app, metrics.clone()), limits, metrics)
 }
 
 /// The embedded table in a folder.
