@@ -31,6 +31,8 @@ use standings::http::tls::Tls;
 
 /// No wait of a test is meant to come near this; it only keeps a broken server from hanging the tests.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
+/// How often something that happens elsewhere is asked for.
+pub(crate) const POLL: Duration = Duration::from_millis(1);
 
 pub(crate) struct Limits {
     pub(crate) body_bytes_max: usize,
