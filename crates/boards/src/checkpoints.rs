@@ -92,7 +92,7 @@ impl Shared {
             let _ = std::fs::remove_file(&path);
             return Err(error);
         }
-        if let Err(error) = self.name_checkpoint(season, &id).await {
+        if let Err(error) = self.name_checkpoint(season, Some(&id)).await {
             let _ = std::fs::remove_file(&path);
             return Err(error);
         }
@@ -104,11 +104,15 @@ impl Shared {
         Ok(())
     }
 
-    async fn name_checkpoint(&self, season: &SeasonKey, id: &str) -> Result<()> {
+    /// Names the one checkpoint that belongs to the table from now on, or none.
+    pub(crate) async fn name_checkpoint(&self, season: &SeasonKey, id: Option<&str>) -> Result<()> {
         for _ in 0..ATTEMPTS_MAX {
             let Some(mut record) = self.season_record(season).await? else { return Err(Error::Contended) };
+            if record.checkpoint.as_deref() == id {
+                return Ok(());
+            }
             let condition = Condition::VersionEquals(record.version);
-            record.checkpoint = Some(id.to_owned());
+            record.checkpoint = id.map(str::to_owned);
             record.version += 1;
             match self.table.transact(vec![Operation::put_if(record.to_item(), condition)]).await {
                 Ok(_) => return Ok(()),

@@ -132,15 +132,17 @@ impl Shared {
                 tokio::task::spawn_blocking(move || checkpoints::read(&folder, &record, order, &memory))
                     .await;
             if let Ok(Some((tree, log_time))) = read {
-                // A clock that is behind the checkpoint cannot be told how much of the log to read.
+                self.log.advance_to(log_time);
+                // A clock that is behind the checkpoint does not tell how much of the log to read.
                 if self.clock.now_us() >= log_time {
-                    self.log.advance_to(log_time);
                     self.progress.users.fetch_add(tree.len(), Ordering::Relaxed);
                     return Ok(Loading { board, live, tree, replay_from: Some(log_time) });
                 }
                 tracing::warn!(board = %live.key.board, "the clock is behind the checkpoint; rebuilding");
             }
         }
+        // From here on it would be of another time: plays may be filed before its own.
+        self.name_checkpoint(&live.key, None).await?;
         let mut entries: Vec<(String, rank_tree::Entry)> = Vec::new();
         for shard in 0..live.shards {
             let partition = Entry::partition(&live.key.board, &live.key.season, shard);
