@@ -9,7 +9,7 @@
 //! | `extract.rs`, `fields.rs` | body, query and path, with precise problems |
 //! | `app.rs` | what handlers share, who may call them, how replies are written |
 //! | `scores.rs`, `boards.rs`, `users.rs`, `keys.rs` | the nouns |
-//! | `status.rs` | readiness, OpenAPI, the pages to read |
+//! | `status.rs`, `page.rs` | readiness, OpenAPI, the pages to read |
 //! | `wire.rs` | the JSON of requests and replies; errors of the rules as problems |
 //! | `error.rs` | the table of problem codes; `Problem` |
 //! | `metrics.rs`, `numbers.rs` | numbers for Prometheus: of requests; of rules and table |
@@ -26,6 +26,7 @@ mod keys;
 pub mod metrics;
 pub mod middleware;
 pub(crate) mod numbers;
+mod page;
 pub mod request;
 mod scores;
 pub mod serve;

@@ -2,7 +2,6 @@
 //!
 //! `/metrics` takes a key where there are keys, because it names the partitions that run hot, and with them users.
 
-use std::fmt::Write as _;
 use std::sync::Arc;
 
 use axum::Router;
@@ -11,7 +10,7 @@ use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{Html, IntoResponse, Response};
 use axum::routing::get;
 use serde::Serialize;
-use utoipa::openapi::{OpenApi, PathItem};
+use utoipa::openapi::OpenApi;
 use utoipa::{OpenApi as _, ToSchema};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
@@ -19,6 +18,7 @@ use utoipa_axum::routes;
 use super::app::{App, Reader, json};
 use super::error::{Code, Problem};
 use super::metrics::{METRICS_MEDIA_TYPE, Metrics};
+use super::page;
 use super::wire::ProblemBody;
 
 /// How far a start has come.
@@ -85,8 +85,9 @@ pub fn routes(app: Arc<App>, metrics: Arc<Metrics>) -> Router {
         .routes(routes!(ready))
         .split_for_parts();
     let text: Arc<str> = document.to_pretty_json().expect("a description is plain data").into();
-    let page: Arc<str> = page(&document).into();
-    let problems: Arc<str> = problems_page().into();
+    let data = serde_json::to_value(&document).expect("a description is plain data");
+    let pages: [Arc<str>; 2] = [page::api(&data).into(), page::problems().into()];
+    let [page, problems] = pages;
     let shown = async move || {
         ([(header::CONTENT_TYPE, HeaderValue::from_static("application/json"))], text.to_string())
     };
@@ -123,98 +124,4 @@ async fn ready(app: State<Arc<App>>) -> Response {
     let problem = Problem::new(Code::NotReady, detail).retry_after_seconds(1);
     let progress = serde_json::to_value(&reply).unwrap_or_default();
     problem.with("progress", progress).into_response()
-}
-
-const STYLE: &str = "body{font:16px/1.5 system-ui,sans-serif;max-width:60rem;margin:2rem auto;padding:0 1rem;\
-color:#1c1e21;background:#fff}code{font-family:ui-monospace,monospace}h2{margin-top:2.5rem}\
-section{border-top:1px solid #ccc;padding:.5rem 0}b.m{display:inline-block;min-width:4.5rem}\
-table{border-collapse:collapse}td,th{padding:.2rem .8rem .2rem 0;text-align:left;vertical-align:top}\
-@media(prefers-color-scheme:dark){body{color:#e4e6eb;background:#18191a}a{color:#8ab4f8}section{border-color:#444}}";
-
-fn head(title: &str) -> String {
-    format!(
-        "<!doctype html><html lang=en><meta charset=utf-8><meta name=viewport content='width=device-width'>\
-         <title>{title}</title><style>{STYLE}</style><h1>{title}</h1>"
-    )
-}
-
-/// The description as a page to read, made from the same data. No script, nothing from elsewhere.
-fn page(document: &OpenApi) -> String {
-    let mut page = head("Standings API");
-    page.push_str(
-        "<p>JSON over HTTP. Send a key as <code>Authorization: Bearer …</code> or <code>X-API-Key: …</code>; a server \
-         without keys serves its own machine only and needs none. Errors are \
-         <a href='/docs/problems'>problems</a> with a stable <code>code</code>. For programs: \
-         <a href='/openapi.json'>openapi.json</a>.</p>\
-         <pre><code>curl -X POST localhost:7700/v1/scores -H 'content-type: application/json' \\\n     \
-         -d '{\"user_id\": \"ada\", \"points\": 10}'\ncurl localhost:7700/v1/scores</code></pre>",
-    );
-    for tag in document.tags.iter().flatten() {
-        let _ = write!(
-            page,
-            "<h2>{}</h2><p>{}</p>",
-            escape(&tag.name),
-            escape(tag.description.as_deref().unwrap_or_default())
-        );
-        for (path, item) in &document.paths.paths {
-            for (method, operation) in operations(item) {
-                if operation.tags.iter().flatten().any(|name| *name == tag.name) {
-                    section(&mut page, method, path, operation);
-                }
-            }
-        }
-    }
-    page
-}
-
-fn operations(item: &PathItem) -> impl Iterator<Item = (&'static str, &utoipa::openapi::path::Operation)> {
-    let all = [
-        ("GET", &item.get),
-        ("POST", &item.post),
-        ("PUT", &item.put),
-        ("PATCH", &item.patch),
-        ("DELETE", &item.delete),
-    ];
-    all.into_iter().filter_map(|(method, operation)| operation.as_ref().map(|operation| (method, operation)))
-}
-
-fn section(page: &mut String, method: &str, path: &str, operation: &utoipa::openapi::path::Operation) {
-    let summary = operation.summary.as_deref().unwrap_or_default();
-    let _ = write!(
-        page,
-        "<section><p><b class=m>{method}</b> <code>{}</code></p><p>{}</p>",
-        escape(path),
-        escape(summary)
-    );
-    if let Some(description) = operation.description.as_deref().filter(|text| !text.is_empty()) {
-        let _ = write!(page, "<p>{}</p>", escape(description));
-    }
-    let parameters = operation.parameters.iter().flatten();
-    let rows: Vec<String> = parameters
-        .map(|parameter| {
-            let about = parameter.description.as_deref().unwrap_or_default();
-            format!("<tr><td><code>{}</code><td>{}", escape(&parameter.name), escape(about))
-        })
-        .collect();
-    if !rows.is_empty() {
-        let _ = write!(page, "<table>{}</table>", rows.concat());
-    }
-    page.push_str("</section>");
-}
-
-/// Every code with its status and what to do, from the one table.
-fn problems_page() -> String {
-    let mut page = head("Problems");
-    page.push_str("<p>Programs match <code>code</code>; people read <code>detail</code>.</p><table><tr><th>code<th>status<th>what<th>what to do");
-    for code in Code::ALL {
-        let (name, status) = (code.as_str(), code.status().as_u16());
-        let (title, remedy) = (escape(code.title()), escape(code.remedy()));
-        let _ = write!(page, "<tr id={name}><td><code>{name}</code><td>{status}<td>{title}<td>{remedy}");
-    }
-    page.push_str("</table>");
-    page
-}
-
-fn escape(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
 }
