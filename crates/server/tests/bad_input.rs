@@ -13,7 +13,7 @@ use axum::http::Request;
 use common::app::{Answer, TestApp, runtime};
 use standings_table::{Consistency, Item, ManualClock, Scan};
 
-const NOW_MS: i64 = 1_794_000_000_000; // 2026-11-06T20:00:00Z
+const NOW_MS: i64 = 1_794_000_000_000; // 2026-11-06T21:20:00Z
 
 const JSON: &str = "application/json";
 

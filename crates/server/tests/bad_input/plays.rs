@@ -94,7 +94,7 @@ fn a_bad_play_is_refused_for_what_is_wrong_with_it() {
         (r#"{"user_id":"ada","points":1,"played_at":"2026-02-30T20:00:00Z"}"#, "invalid_time"),
         (r#"{"user_id":"ada","points":1,"played_at":"1969-12-31T23:59:59Z"}"#, "invalid_time"),
         (r#"{"user_id":"ada","points":1,"played_at":"-000001-01-01T00:00:00Z"}"#, "invalid_time"),
-        (r#"{"user_id":"ada","points":1,"played_at":"2026-11-06T20:00:06Z"}"#, "played_in_future"),
+        (r#"{"user_id":"ada","points":1,"played_at":"2026-11-06T21:20:06Z"}"#, "played_in_future"),
         (r#"{"user_id":"ada","points":1,"played_at":"9998-01-01T00:00:00Z"}"#, "played_in_future"),
     ];
     let mut cases = Vec::new();
