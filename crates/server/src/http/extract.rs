@@ -68,6 +68,10 @@ pub async fn read_json(request: Request) -> Result<Bytes, Problem> {
 
 /// A value from JSON text; on failure the problem says where in the text, and which field.
 pub fn parse_json<T: DeserializeOwned>(text: &[u8]) -> Result<T, Problem> {
+    // Serde would take a list as the fields of a struct in their order, which nobody means.
+    if text.trim_ascii_start().first() == Some(&b'[') && fields::of::<T>().is_some() && is_json_text(text) {
+        return Err(Problem::new(Code::InvalidBody, "the body is a list; send an object"));
+    }
     serde_json::from_slice(text).map_err(|error| explain(text, &error, path_of_misfit::<T>))
 }
 
@@ -207,7 +211,8 @@ fn incomplete(error: &axum::Error) -> Problem {
 fn explain(text: &[u8], error: &serde_json::Error, path_of: fn(&[u8]) -> Option<String>) -> Problem {
     match error.classify() {
         _ if text.is_empty() => Problem::new(Code::InvalidJson, "the body is empty; send one JSON value"),
-        Category::Data => {
+        // Some misfits, such as a number where a name is expected, pass for bad syntax.
+        category if category == Category::Data || is_json_text(text) => {
             let path = path_of(text).filter(|path| path != ".");
             match path {
                 Some(path) => {
@@ -220,6 +225,10 @@ fn explain(text: &[u8], error: &serde_json::Error, path_of: fn(&[u8]) -> Option<
             .with("line", error.line())
             .with("column", error.column()),
     }
+}
+
+fn is_json_text(text: &[u8]) -> bool {
+    std::str::from_utf8(text).is_ok_and(|text| serde_json::from_str::<serde::de::IgnoredAny>(text).is_ok())
 }
 
 /// The path of the first field that does not fit `T`, found by parsing again while keeping account of the path.
