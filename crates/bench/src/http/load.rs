@@ -2,7 +2,10 @@
 //!
 //! It must cost less than what it measures. So it is one loop around epoll, with one `read`, one `write` and one look at the clock
 //! for each operation, and it knows nothing of protocols: a [`Talk`] puts requests into a buffer and says when a reply is whole.
-//! How much of its own core the loop used is measured too: near 100 %, the load was the limit and not the server.
+//!
+//! It asks epoll again and again instead of sleeping there. A sleeper has to be woken by whoever writes to it: on one machine that is the
+//! server, which would pay several microseconds for nearly each reply, and not to a client on another machine. Redis, which writes its
+//! replies in bursts, would pay for one in many. How long the loop had nothing to do is measured: near 0 %, the load was the limit.
 
 use std::io::{ErrorKind, Read as _, Write as _};
 use std::net::SocketAddr;
@@ -45,8 +48,8 @@ pub(crate) struct Measured {
     time: Duration,
     /// Processor time of the server; on a machine with other work, the fairest comparison.
     server: Duration,
-    /// Processor time of the load.
-    load: Duration,
+    /// How long the load had nothing to do but to wait.
+    waited: Duration,
 }
 
 impl Measured {
@@ -55,7 +58,7 @@ impl Measured {
         self.latencies.extend(other.latencies);
         self.time += other.time;
         self.server += other.server;
-        self.load += other.load;
+        self.waited += other.waited;
     }
 
     pub(crate) fn time(&self) -> Duration {
@@ -80,14 +83,12 @@ impl Measured {
 
     /// For people: everything on one line.
     pub(crate) fn line(&self, name: &str) -> String {
-        let count = self.latencies.len().max(1) as f64;
         let (p50, p99, max) = (self.quantile(0.5), self.quantile(0.99), self.quantile(1.0));
         format!(
-            "  {name:<16} {:>8.0}/s   p50 {p50:>8.1?}  p99 {p99:>8.1?}  max {max:>8.1?}   server {:>5.1} µs  load {:>4.1} µs, {:>3.0} % of its core",
+            "  {name:<16} {:>8.0}/s   p50 {p50:>8.1?}  p99 {p99:>8.1?}  max {max:>8.1?}   server {:>5.1} µs   load idle {:>2.0} %",
             self.per_second(),
             self.server_microseconds(),
-            self.load.as_secs_f64() * 1e6 / count,
-            self.load.as_secs_f64() * 100.0 / self.time.as_secs_f64(),
+            self.waited.as_secs_f64() * 100.0 / self.time.as_secs_f64(),
         )
     }
 }
@@ -140,7 +141,8 @@ impl Load {
             Some(time) => (begin + time / 10, Some(begin + time + time / 10)),
             None => (begin, None),
         };
-        let (mut started, mut before) = (begin, self.processor_times()?);
+        let (mut started, mut before) = (begin, processor_time(self.process)?);
+        let (mut waited, mut waits_since) = (Duration::ZERO, None);
         let mut counting = self.time.is_none();
         let mut open = 0_usize;
         for (at, connection) in connections.iter_mut().enumerate() {
@@ -152,14 +154,20 @@ impl Load {
         }
         let mut now = Instant::now();
         while open > 0 {
-            match poll.poll(&mut events, Some(SILENCE_MAX)) {
+            match poll.poll(&mut events, Some(Duration::ZERO)) {
                 Err(error) if error.kind() == ErrorKind::Interrupted => continue,
                 polled => polled.context("waiting for replies")?,
             }
-            ensure!(!events.is_empty(), "the server has not answered for {SILENCE_MAX:?}");
+            if events.is_empty() {
+                let since: Instant = *waits_since.get_or_insert_with(Instant::now);
+                ensure!(since.elapsed() < SILENCE_MAX, "the server has not answered for {SILENCE_MAX:?}");
+                continue;
+            }
+            waited += waits_since.take().map_or(Duration::ZERO, |since| since.elapsed());
             if !counting && now >= counted_from {
                 counting = true;
-                (started, before) = (now, self.processor_times()?);
+                waited = Duration::ZERO;
+                (started, before) = (now, processor_time(self.process)?);
             }
             for event in &events {
                 let at = event.token().0;
@@ -188,9 +196,8 @@ impl Load {
                 }
             }
         }
-        let after = self.processor_times()?;
-        let time = started.elapsed();
-        Ok(Measured { latencies, time, server: after.0 - before.0, load: after.1 - before.1 })
+        let (server, time) = (processor_time(self.process)? - before, started.elapsed());
+        Ok(Measured { latencies, time, server, waited })
     }
 
     fn connect(&self, poll: &Poll) -> Result<Vec<Connection>> {
@@ -204,12 +211,6 @@ impl Load {
             Ok(Connection { stream, request, written: 0, reply, asked_at: Instant::now() })
         };
         (0..self.connections).map(connect).collect()
-    }
-
-    /// Of the server, and of this thread.
-    fn processor_times(&self) -> Result<(Duration, Duration)> {
-        let ours = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
-        Ok((processor_time(self.process)?, Duration::new(ours.tv_sec as u64, ours.tv_nsec as u32)))
     }
 }
 
