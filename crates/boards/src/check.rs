@@ -145,7 +145,7 @@ impl Boards {
                 }
                 Recomputed::Incomplete => report.differs(format!("{name}: some of the plays are missing")),
                 Recomputed::Overflow => {
-                    report.differs(format!("{name}: the plays add up to more than 64 bits"))
+                    report.differs(format!("{name}: the plays add up to more than 64 bits"));
                 }
                 Recomputed::Entry(expected) if expected != entry => {
                     let (found, wanted) = (show(entry), show(expected));

@@ -112,7 +112,7 @@ mod tests {
             (&"9".repeat(100_000), 0),
             ("true", 0),
         ] {
-            assert!(parse(text, decimals).is_err(), "{:.20}", text);
+            assert!(parse(text, decimals).is_err(), "{text:.20}");
         }
     }
 

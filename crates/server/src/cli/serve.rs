@@ -86,10 +86,10 @@ async fn keep(boards: Boards, interval: Duration, stop: Arc<tokio::sync::Notify>
         match boards.write_checkpoints().await {
             Ok(0) => {}
             Ok(seasons) => {
-                tracing::debug!(seasons, elapsed_ms = begin.elapsed().as_millis() as u64, "checkpoints")
+                tracing::debug!(seasons, elapsed_ms = begin.elapsed().as_millis() as u64, "checkpoints");
             }
             Err(error) => {
-                tracing::error!(%error, "a checkpoint could not be written; the next one is tried later")
+                tracing::error!(%error, "a checkpoint could not be written; the next one is tried later");
             }
         }
         pause = interval.max(begin.elapsed() * 10);
