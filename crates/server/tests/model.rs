@@ -1,6 +1,6 @@
 //! Goal: every reply of the server is the right one, whatever came before.
 //! Method: thousands of random requests through the real routes, and the same questions to a model that keeps plays in a list and
-//! sorts (`common/naive.rs`); each reply is compared in full. The clock is moved by the test, over days and months too. In
+//! sorts (`model/naive.rs`); each reply is compared in full. The clock is moved by the test, over days and months too. In
 //! between, checkpoints are written and the server starts anew. Over the embedded store, and over one whose indexes lag.
 
 #![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
@@ -14,9 +14,9 @@ use axum::body::Body;
 use axum::http::{Method, Request};
 use common::app::{Answer, TestApp, quick, runtime, seed};
 use common::exact::Exact;
-use common::naive::{Board, Expected, From, Mark, Naive, NewPlay, Refused, Rules, Season, WEEKDAYS, written};
 use fastrand::Rng;
 use jiff::Timestamp;
+use naive::{Board, Expected, From, Mark, Naive, NewPlay, Refused, Rules, Season, WEEKDAYS, written};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use standings_boards::records;
 use standings_table::{DelayedTable, ManualClock, ReferenceTable, Table};
@@ -299,7 +299,7 @@ impl World {
             request.headers_mut().insert("idempotency-key", value.parse().unwrap());
         }
         let answer = self.app().send(request).await;
-        self.fill_in(&mut play, &answer.body, Clone::clone);
+        self.fill_in(&mut play, &answer.body, Exact::clone);
         let now = self.now();
         let expected = match (self.model.boards.get_mut(board), play.broken) {
             // Points are read by the board's decimals, so not before the board is known.
@@ -413,6 +413,8 @@ fn assert_problem(what: &str, json: &Exact, (status, code): Refused) {
     }
 }
 
+#[path = "model/naive.rs"]
+mod naive;
 #[path = "model/reads.rs"]
 mod reads;
 #[path = "model/rules.rs"]

@@ -10,13 +10,13 @@ use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{Html, IntoResponse, Response};
 use axum::routing::get;
 use serde::Serialize;
-use utoipa::openapi::OpenApi;
+use utoipa::openapi::{OpenApi, RefOr};
 use utoipa::{OpenApi as _, ToSchema};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use super::app::{App, Reader, json};
-use super::error::{Code, Problem};
+use super::error::{Code, PROBLEM_MEDIA_TYPE, Problem};
 use super::metrics::{METRICS_MEDIA_TYPE, Metrics};
 use super::page;
 use super::wire::ProblemBody;
@@ -77,13 +77,14 @@ impl utoipa::Modify for KeyScheme {
 
 /// All routes of the API with their description, and the description itself.
 pub fn routes(app: Arc<App>, metrics: Arc<Metrics>) -> Router {
-    let (router, document) = OpenApiRouter::with_openapi(Document::openapi())
+    let (router, mut document) = OpenApiRouter::with_openapi(Document::openapi())
         .merge(super::scores::routes())
         .merge(super::boards::routes())
         .merge(super::users::routes())
         .merge(super::keys::routes())
         .routes(routes!(ready))
         .split_for_parts();
+    complete(&mut document);
     let text: Arc<str> = document.to_pretty_json().expect("a description is plain data").into();
     let data = serde_json::to_value(&document).expect("a description is plain data");
     let pages: [Arc<str>; 2] = [page::api(&data).into(), page::problems().into()];
@@ -100,6 +101,36 @@ pub fn routes(app: Arc<App>, metrics: Arc<Metrics>) -> Router {
         .route("/openapi.json", get(shown))
         .route("/docs", get(async move || Html(page.to_string())))
         .route("/docs/problems", get(async move || Html(problems.to_string())))
+}
+
+/// Adds what every operation has in common, so that no handler has to say it: an id of its own (handlers of different nouns share
+/// their names), the media type of problems, and words for responses that need no explanation.
+fn complete(document: &mut OpenApi) {
+    for item in document.paths.paths.values_mut() {
+        let all = [&mut item.get, &mut item.post, &mut item.put, &mut item.patch, &mut item.delete];
+        for operation in all.into_iter().flatten() {
+            let noun = operation.tags.iter().flatten().next();
+            if let (Some(id), Some(noun)) = (&operation.operation_id, noun) {
+                operation.operation_id = Some(format!("{noun}_{id}"));
+            }
+            for (status, response) in &mut operation.responses.responses {
+                let RefOr::T(response) = response else { continue };
+                let words = match status.as_bytes().first() {
+                    Some(b'4') => "Refused: `code` says why",
+                    Some(b'5') => "Not done: `code` says whether to try again",
+                    _ => "Done",
+                };
+                if response.description.is_empty() {
+                    words.clone_into(&mut response.description);
+                }
+                if matches!(status.as_bytes().first(), Some(b'4' | b'5'))
+                    && let Some(content) = response.content.shift_remove("application/json")
+                {
+                    response.content.insert(PROBLEM_MEDIA_TYPE.to_owned(), content);
+                }
+            }
+        }
+    }
 }
 
 /// Whether every ranking is complete: 200 if so, else 503 with how far it is

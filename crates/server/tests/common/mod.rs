@@ -4,14 +4,12 @@
 //! |---|---|
 //! | `app.rs` | the real routes over a table of the test's own, called without a socket |
 //! | `exact.rs` | JSON compared digit by digit |
-//! | `naive.rs` | what the product means, in the fewest words: plays in a list, everything else sorted out of it |
 //! | `program.rs` | the real program, started and ended by process id |
 
 #![allow(dead_code, reason = "each test file uses a part of this")]
 
 pub(crate) mod app;
 pub(crate) mod exact;
-pub(crate) mod naive;
 pub(crate) mod program;
 
 use std::io::{Read, Write};

@@ -4,64 +4,23 @@
 //!
 //! A reply is `Ok` with its status and JSON, or `Err` with status and code of the problem.
 
+mod replies;
+mod seasons;
+
 use std::collections::{BTreeMap, BTreeSet};
 
-use jiff::civil::Date;
-use jiff::tz::TimeZone;
-use jiff::{Timestamp, ToSpan as _};
+use jiff::Timestamp;
 
-use super::exact::Exact;
+use crate::common::exact::Exact;
+
+pub(crate) use replies::Naive;
+pub(crate) use seasons::{Rules, Season, WEEKDAYS};
 
 pub(crate) type Refused = (u16, &'static str);
 pub(crate) type Expected = Result<(u16, Exact), Refused>;
 
-pub(crate) const WEEKDAYS: [&str; 7] =
-    ["monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday"];
-
 /// How far in the future a play may lie.
 const SKEW_US: i64 = 5_000_000;
-
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Rules {
-    pub(crate) score: &'static str,
-    pub(crate) order: &'static str,
-    pub(crate) ties: &'static str,
-    pub(crate) resets: &'static str,
-    pub(crate) week_starts: &'static str,
-    pub(crate) time_zone: &'static str,
-    pub(crate) decimals: u32,
-    /// In the board's smallest unit, as are all points here.
-    pub(crate) min_points: Option<i64>,
-    pub(crate) max_points: Option<i64>,
-    pub(crate) late_seconds: i64,
-}
-
-impl Default for Rules {
-    fn default() -> Rules {
-        Rules {
-            score: "sum",
-            order: "high",
-            ties: "shared",
-            resets: "never",
-            week_starts: "monday",
-            time_zone: "UTC",
-            decimals: 0,
-            min_points: None,
-            max_points: None,
-            late_seconds: 300,
-        }
-    }
-}
-
-impl Rules {
-    pub(crate) fn of_default_board() -> Rules {
-        Rules { resets: "monthly", ..Rules::default() }
-    }
-
-    fn better(&self, score: i64, than: i64) -> bool {
-        if self.order == "high" { score > than } else { score < than }
-    }
-}
 
 /// A score as it is written.
 pub(crate) fn written(score: i64, decimals: u32) -> String {
@@ -73,58 +32,6 @@ pub(crate) fn written(score: i64, decimals: u32) -> String {
 
 fn time(us: i64) -> Exact {
     Timestamp::from_microsecond(us).expect("a time").to_string().into()
-}
-
-/// A season by name, from `start` until just before `end`.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Season {
-    pub(crate) name: String,
-    pub(crate) start: Option<i64>,
-    pub(crate) end: Option<i64>,
-}
-
-impl Season {
-    pub(crate) fn at(rules: &Rules, us: i64) -> Season {
-        let zone = TimeZone::get(rules.time_zone).expect("a zone");
-        let day_of = |us| Timestamp::from_microsecond(us).expect("a time").to_zoned(zone.clone()).date();
-        let day: Date = day_of(us);
-        let (first, next, name) = match rules.resets {
-            "never" => return Season { name: "all".to_owned(), start: None, end: None },
-            "daily" => (day, day + 1.day(), day.to_string()),
-            "weekly" => {
-                let mut first = day;
-                while WEEKDAYS[first.weekday().to_monday_zero_offset() as usize] != rules.week_starts {
-                    first -= 1.day();
-                }
-                (first, first + 7.days(), first.to_string())
-            }
-            _ => (day.first_of_month(), day.last_of_month() + 1.day(), day.to_string()[..7].to_owned()),
-        };
-        // The first microsecond of a day is the first one that the zone says is on it.
-        let begin = |day: Date| {
-            let (mut before, mut after) = (us - 40 * 86_400_000_000, us + 40 * 86_400_000_000);
-            while after - before > 1 {
-                let middle = before + (after - before) / 2;
-                if day_of(middle) >= day { after = middle } else { before = middle }
-            }
-            after
-        };
-        Season { name, start: Some(begin(first)), end: Some(begin(next)) }
-    }
-
-    fn named(rules: &Rules, name: &str) -> Option<Season> {
-        if rules.resets == "never" {
-            return (name == "all").then(|| Season::at(rules, 0));
-        }
-        let day = if rules.resets == "monthly" { format!("{name}-01") } else { name.to_owned() };
-        let noon = day.parse::<Date>().ok()?.at(12, 0, 0, 0).in_tz(rules.time_zone).ok()?;
-        let season = Season::at(rules, noon.timestamp().as_microsecond());
-        (season.name == name).then_some(season)
-    }
-
-    fn takes_plays(&self, rules: &Rules, now: i64) -> bool {
-        self.end.is_none_or(|end| now < end + rules.late_seconds * 1_000_000)
-    }
 }
 
 /// A play as it is sent.
@@ -435,176 +342,5 @@ impl Mark {
     pub(crate) fn new(board: &str, season: &str, row: &Row) -> Mark {
         let (score, reached_at, user) = (row.score, row.reached_at, row.user.clone());
         Mark { board: board.to_owned(), season: season.to_owned(), score, reached_at, user }
-    }
-}
-
-/// All boards and profiles.
-#[derive(Default)]
-pub(crate) struct Naive {
-    pub(crate) boards: BTreeMap<String, Board>,
-    pub(crate) profiles: BTreeMap<String, (Option<String>, i64)>,
-}
-
-impl Naive {
-    pub(crate) fn board(&self, name: &str) -> Result<&Board, Refused> {
-        self.boards.get(name).ok_or((404, "unknown_board"))
-    }
-
-    fn rows(&self, board: &Board, rows: &[Row]) -> Exact {
-        let row = |row: &Row| {
-            Exact::from([
-                ("user_id", row.user.as_str().into()),
-                ("user_name", self.name(&row.user)),
-                ("rank", row.rank.into()),
-                ("score", board.score(row.score)),
-            ])
-        };
-        rows.iter().map(row).collect::<Vec<_>>().into()
-    }
-
-    fn name(&self, user: &str) -> Exact {
-        self.profiles.get(user).and_then(|(name, _)| name.clone()).into()
-    }
-
-    /// Why a user has no standing.
-    pub(crate) fn absent(&self, user: &str) -> Refused {
-        let known =
-            self.profiles.contains_key(user) || self.boards.values().any(|board| board.has_played(user));
-        (404, if known { "no_entry" } else { "unknown_user" })
-    }
-
-    pub(crate) fn list_reply(
-        &self,
-        board: &Board,
-        season: &Season,
-        (rows, total, more): (&[Row], usize, bool),
-    ) -> Exact {
-        Exact::from([
-            ("data", self.rows(board, rows)),
-            ("total", total.into()),
-            ("players", board.table(&season.name).len().into()),
-            ("season", season.name.as_str().into()),
-            ("next_cursor", more.then_some("a cursor").into()),
-        ])
-    }
-
-    pub(crate) fn user(&self, board: &str, user: &str, season: Option<&str>, now: i64) -> Expected {
-        let board = self.board(board)?;
-        let season = board.asked(season, now)?;
-        let rows = board.table(&season.name);
-        let row = rows.iter().find(|row| row.user == user).ok_or_else(|| self.absent(user))?;
-        let beaten = rows.iter().filter(|other| !board.rules.better(other.score, row.score)).count();
-        let percentile = (beaten as f64 / rows.len() as f64 * 100.0 * 1_000.0).round() / 1_000.0;
-        let info = Exact::from([
-            ("user_id", user.into()),
-            ("user_name", self.name(user)),
-            ("rank", row.rank.into()),
-            ("score", board.score(row.score)),
-            ("percentile", percentile.into()),
-            ("players", rows.len().into()),
-            ("season", season.name.as_str().into()),
-            ("reached_at", time(row.reached_at)),
-        ]);
-        Ok((200, [("user_info", info)].into()))
-    }
-
-    pub(crate) fn around(
-        &self,
-        board: &str,
-        user: &str,
-        (above, below): (usize, usize),
-        season: Option<&str>,
-        now: i64,
-    ) -> Expected {
-        let board = self.board(board)?;
-        let season = board.asked(season, now)?;
-        let rows = board.table(&season.name);
-        let at = rows.iter().position(|row| row.user == user).ok_or_else(|| self.absent(user))?;
-        // One more on either side in turn, until there are enough or no more.
-        let (mut first, mut end) = (at - above.min(at), (at + below + 1).min(rows.len()));
-        while end - first < above + below + 1 && (first > 0 || end < rows.len()) {
-            if first > 0 { first -= 1 } else { end += 1 }
-        }
-        Ok((200, self.list_reply(board, &season, (&rows[first..end], rows.len(), false))))
-    }
-
-    pub(crate) fn lookup(&self, board: &str, users: &[String], season: Option<&str>, now: i64) -> Expected {
-        let board = self.board(board)?;
-        let season = board.asked(season, now)?;
-        let rows = board.table(&season.name);
-        let (mut found, mut missing) = (Vec::new(), Vec::new());
-        for (at, user) in users.iter().enumerate().filter(|(at, user)| !users[..*at].contains(user)) {
-            match rows.iter().find(|row| row.user == users[at]) {
-                Some(row) => found.push(row.clone()),
-                None => missing.push(Exact::from(user.as_str())),
-            }
-        }
-        let reply = Exact::from([
-            ("data", self.rows(board, &found)),
-            ("missing", missing.into()),
-            ("players", rows.len().into()),
-            ("season", season.name.as_str().into()),
-        ]);
-        Ok((200, reply))
-    }
-
-    pub(crate) fn distribution(
-        &self,
-        board: &str,
-        buckets: usize,
-        season: Option<&str>,
-        now: i64,
-    ) -> Expected {
-        let board = self.board(board)?;
-        let season = board.asked(season, now)?;
-        let scores: Vec<i64> = board.table(&season.name).iter().map(|row| row.score).collect();
-        let (min, max) = (scores.iter().min().copied(), scores.iter().max().copied());
-        let mut histogram = Vec::new();
-        if let (Some(min), Some(max)) = (min, max) {
-            // The narrowest parts of the same width that are not too many.
-            let span = i128::from(max) - i128::from(min) + 1;
-            let width = span / buckets as i128 + i128::from(span % buckets as i128 != 0);
-            let mut low = i128::from(min);
-            while low <= i128::from(max) {
-                let high = (low + width - 1).min(i128::from(max));
-                let users = scores.iter().filter(|score| (low..=high).contains(&i128::from(**score))).count();
-                let bound = |score: i128| board.score(score.try_into().expect("between two scores"));
-                histogram.push(Exact::from([
-                    ("from", bound(low)),
-                    ("to", bound(high)),
-                    ("users", users.into()),
-                ]));
-                low = high + 1;
-            }
-        }
-        let percentiles = [1, 5, 10, 25, 50, 75, 90, 95, 99].map(|percent: usize| {
-            // The worst score that equals or beats so many.
-            let enough = |score: &i64| {
-                let beaten = scores.iter().filter(|other| !board.rules.better(**other, *score)).count();
-                beaten * 100 >= percent * scores.len()
-            };
-            let score = scores.iter().rev().copied().find(enough);
-            let score = score.map(|score| board.score(score));
-            Exact::from([("percentile", (percent as f64).into()), ("score", score.into())])
-        });
-        let reply = Exact::from([
-            ("season", season.name.as_str().into()),
-            ("players", scores.len().into()),
-            ("min_score", min.map(|score| board.score(score)).into()),
-            ("max_score", max.map(|score| board.score(score)).into()),
-            ("histogram", histogram.into()),
-            ("percentiles", percentiles.to_vec().into()),
-        ]);
-        Ok((200, reply))
-    }
-
-    pub(crate) fn profile(&self, user: &str) -> Result<Exact, Refused> {
-        let (name, created_at) = self.profiles.get(user).ok_or((404, "unknown_user"))?;
-        let reply = Exact::from([
-            ("user_id", user.into()),
-            ("name", name.clone().into()),
-            ("created_at", time(*created_at)),
-        ]);
-        Ok(reply)
     }
 }
