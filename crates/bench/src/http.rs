@@ -71,6 +71,9 @@ pub(crate) struct Arguments {
     /// Only our side: quicker when trying something out
     #[arg(long)]
     no_rival: bool,
+    /// Let the load sleep while it waits, so that the servers have to wake it
+    #[arg(long)]
+    sleeping_load: bool,
     /// One JSON object a line instead of a table
     #[arg(long)]
     json: bool,
@@ -160,7 +163,9 @@ impl<'a> Bench<'a> {
     /// Gives every user their points, in batches; this is the measurement of batches, too.
     fn fill(&mut self, report: &mut Report) -> Result<()> {
         let users = self.arguments.users;
-        let load = |address, process| Load { address, process, connections: BATCH_CONNECTIONS, time: None };
+        let sleeps = self.arguments.sleeping_load;
+        let load =
+            |address, process| Load { address, process, connections: BATCH_CONNECTIONS, sleeps, time: None };
         let rate = |measured: &Measured| users as f64 / measured.time().as_secs_f64();
 
         let bar = progress(users, "filling our server");
@@ -244,7 +249,8 @@ impl<'a> Bench<'a> {
 
     fn load(&self, address: SocketAddr, process: &Process) -> Load {
         let time = Some(Duration::from_secs_f64(self.arguments.seconds));
-        Load { address, process: process.id(), connections: self.arguments.connections, time }
+        let sleeps = self.arguments.sleeping_load;
+        Load { address, process: process.id(), connections: self.arguments.connections, sleeps, time }
     }
 
     fn asked(&self, question: Question) -> Asked {
