@@ -264,7 +264,7 @@ fn fits(document: &Value, schema: &Value, value: &Value, closed: bool) -> Result
         for (name, value) in object {
             match properties.get(name.as_str()) {
                 Some(property) => {
-                    fits(document, property, value, closed).map_err(|why| format!("{name}: {why}"))?
+                    fits(document, property, value, closed).map_err(|why| format!("{name}: {why}"))?;
                 }
                 None if closed => return Err(format!("`{name}` is not described")),
                 None => {}
