@@ -49,6 +49,7 @@ impl PlayLog {
     }
 
     /// How many plays are under way.
+    #[cfg(test)]
     pub(crate) fn under_way(&self) -> u64 {
         self.state().under_way.values().map(|count| u64::from(*count)).sum()
     }

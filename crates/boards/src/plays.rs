@@ -10,6 +10,7 @@
 //! That is why all of this runs in a task of its own.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use futures_util::future::join_all;
 use standings_table::{Condition, Consistency, Error as TableError, Operation, Text, limits};
@@ -106,12 +107,28 @@ impl Boards {
             return Err(Error::TooMany { what: "plays", max: BATCH_PLAYS_MAX });
         }
         let board = self.shared.find(board)?;
-        let shared = self.shared.clone();
-        let done = tokio::spawn(async move { shared.count_plays(&board, plays).await }).await;
+        let begun = Begun::new(self.shared.clone());
+        let done = tokio::spawn(async move { begun.0.count_plays(&board, plays).await }).await;
         // A panic inside is a bug of ours, and what it left behind is not known.
         done.unwrap_or_else(|_| {
             Err(TableError::OutcomeUnknown { why: "counting the plays failed inside".into() }.into())
         })
+    }
+}
+
+/// A request that will be finished, also before its task has had its first turn: whoever closes the server waits for these.
+struct Begun(Arc<Shared>);
+
+impl Begun {
+    fn new(shared: Arc<Shared>) -> Self {
+        shared.requests_under_way.fetch_add(1, Ordering::SeqCst);
+        Self(shared)
+    }
+}
+
+impl Drop for Begun {
+    fn drop(&mut self) {
+        self.0.requests_under_way.fetch_sub(1, Ordering::SeqCst);
     }
 }
 

@@ -78,6 +78,7 @@ pub(crate) struct Shared {
     pub(crate) names: Names,
     pub(crate) log: PlayLog,
     pub(crate) statistics: Statistics,
+    pub(crate) requests_under_way: AtomicU64,
     pub(crate) progress: crate::recovery::Progress,
     /// One change of the set of boards at a time.
     changing: tokio::sync::Mutex<()>,
@@ -190,6 +191,7 @@ impl Boards {
             names: Names::new(),
             log: PlayLog::default(),
             statistics: Statistics::default(),
+            requests_under_way: AtomicU64::new(0),
             progress: crate::recovery::Progress::default(),
             changing: tokio::sync::Mutex::default(),
         };
@@ -236,9 +238,9 @@ impl Boards {
         &self.shared.statistics
     }
 
-    /// Plays under way.
+    /// Requests with plays that have begun and are not finished, whether or not their callers are still there.
     pub fn plays_under_way(&self) -> u64 {
-        self.shared.log.under_way()
+        self.shared.requests_under_way.load(Ordering::SeqCst)
     }
 
     /// The rankings, for those who watch over their memory.
