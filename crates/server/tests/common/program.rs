@@ -128,7 +128,7 @@ impl Connection {
     pub(crate) fn send(&mut self, method: &str, path: &str, body: &str) -> io::Result<()> {
         let length = body.len();
         let request = format!(
-            "{method} {path} HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: {length}\r\n\r\n{body}"
+            "{method} {path} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: {length}\r\n\r\n{body}"
         );
         self.0.get_mut().write_all(request.as_bytes())
     }

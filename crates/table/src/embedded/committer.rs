@@ -146,10 +146,19 @@ impl Queue {
     }
 
     /// Waits for requests; nothing when the queue is closed and empty.
-    fn take_batch(&self) -> Option<Vec<Request>> {
+    ///
+    /// After a batch of several their callers are about to come back, one after the other. On a machine with few cores the first of
+    /// them would wake this thread in the midst of the others and get a sync for itself alone, so it lets them run first; where
+    /// every thread has a core, that costs nothing.
+    fn take_batch(&self, last: usize) -> Option<Vec<Request>> {
         let waiting = self.waiting();
         let idle = |waiting: &mut Waiting| waiting.requests.is_empty() && !waiting.closed;
         let mut waiting = self.arrived.wait_while(waiting, idle).unwrap_or_else(PoisonError::into_inner);
+        if waiting.requests.len() < last {
+            drop(waiting);
+            std::thread::yield_now();
+            waiting = self.waiting();
+        }
         if waiting.requests.is_empty() {
             return None;
         }
@@ -188,7 +197,9 @@ pub(crate) fn run(queue: &Queue, engine: &Engine, schema: &Schema, clock: &dyn C
     }
     let _close = CloseOnExit(queue);
     let mut history = History::new();
-    while let Some(requests) = queue.take_batch() {
+    let mut last = 0;
+    while let Some(requests) = queue.take_batch(last) {
+        last = requests.len();
         match queue.refused() {
             Some(refused) => {
                 requests.into_iter().for_each(|request| answer(request.answer, Err(refused.clone())));
