@@ -4,8 +4,8 @@
 //! <checkpoints>/<board>@<season>@<id>.checkpoint      one line of JSON (see `Header`), then the tree
 //! ```
 //!
-//! A checkpoint is *fuzzy*: it is gathered in pages while plays go on. It states a time of the play log before which everything is in it; whoever
-//! loads it reads again the entries of all plays since. It belongs to one table at one time, which the season's record proves: the file counts only if
+//! A checkpoint is *fuzzy*: it is gathered in pages while plays go on. The season's record states a time of the play log before which everything is in it; whoever
+//! loads it reads again the entries of all plays since. It belongs to one table at one time, which the record proves too: the file counts only if
 //! the record names its id. A table restored from a backup names an older one or none, and its rankings are rebuilt.
 //!
 //! The order of things: the file under its own name, synced; the record; then older files go. A crash in between leaves a file too many, never a wrong one.
@@ -21,12 +21,14 @@ use standings_table::{Condition, Consistency, Error as TableError, Operation};
 use crate::board::Order;
 use crate::error::{Error, Result};
 use crate::ranking::{MemoryRanking, SeasonKey};
-use crate::records::SeasonRecord;
+use crate::records::{CheckpointName, SeasonRecord};
 use crate::service::{ATTEMPTS_MAX, Boards, Shared};
 
 const FORMAT: u32 = 1;
 /// Users gathered at a time: changes wait for about half a millisecond.
 const PAGE_USERS: usize = 1_000;
+/// How far a checkpoint that still holds may lie behind before its time is moved.
+const MOVE_AFTER_US: i64 = 3_600_000_000;
 
 #[derive(Debug, Serialize, Deserialize)]
 struct Header {
@@ -34,8 +36,6 @@ struct Header {
     id: String,
     board: String,
     season: String,
-    /// Every play before this time of the log is in it.
-    log_time: i64,
 }
 
 impl Boards {
@@ -52,8 +52,11 @@ impl Boards {
         for record in boards {
             let Ok(board) = shared.find(&record.board) else { continue };
             for live in board.live() {
+                // Before the generation is looked at: if that is the checkpoint's, every play before this time is in it.
+                let log_time = shared.log.done_before(shared.clock.now_us());
                 let Ok(generation) = shared.ranking.generation(&live.key).await else { continue };
                 if shared.progress.checkpointed(&live.key) == Some(generation) {
+                    shared.move_checkpoint(&live.key, log_time).await?;
                     continue;
                 }
                 match shared.write_checkpoint(folder, &live.key, record.rules.order).await {
@@ -76,12 +79,12 @@ impl Boards {
 impl Shared {
     async fn write_checkpoint(&self, folder: &Path, season: &SeasonKey, order: Order) -> Result<()> {
         let id = uuid::Uuid::now_v7().simple().to_string();
+        let log_time = self.log.done_before(self.clock.now_us());
         let header = Header {
             format: FORMAT,
             id: id.clone(),
             board: season.board.to_string(),
             season: season.season.to_string(),
-            log_time: self.log.done_before(self.clock.now_us()),
         };
         let path = folder.join(file_name(season, &id));
         let (memory, key, target) = (self.memory.clone(), season.clone(), path.clone());
@@ -92,7 +95,7 @@ impl Shared {
             let _ = std::fs::remove_file(&path);
             return Err(error);
         }
-        if let Err(error) = self.name_checkpoint(season, Some(&id)).await {
+        if let Err(error) = self.name_checkpoint(season, Some(CheckpointName { id, log_time })).await {
             let _ = std::fs::remove_file(&path);
             return Err(error);
         }
@@ -105,14 +108,18 @@ impl Shared {
     }
 
     /// Names the one checkpoint that belongs to the table from now on, or none.
-    pub(crate) async fn name_checkpoint(&self, season: &SeasonKey, id: Option<&str>) -> Result<()> {
+    pub(crate) async fn name_checkpoint(
+        &self,
+        season: &SeasonKey,
+        name: Option<CheckpointName>,
+    ) -> Result<()> {
         for _ in 0..ATTEMPTS_MAX {
             let Some(mut record) = self.season_record(season).await? else { return Err(Error::Contended) };
-            if record.checkpoint.as_deref() == id {
+            if record.checkpoint == name {
                 return Ok(());
             }
             let condition = Condition::VersionEquals(record.version);
-            record.checkpoint = id.map(str::to_owned);
+            record.checkpoint.clone_from(&name);
             record.version += 1;
             match self.table.transact(vec![Operation::put_if(record.to_item(), condition)]).await {
                 Ok(_) => return Ok(()),
@@ -121,6 +128,18 @@ impl Shared {
             }
         }
         Err(Error::Contended)
+    }
+
+    /// Says that the checkpoint of a season nobody has played in since is as good as one of this time, so that a start need not read the log of all
+    /// that time. Once an hour is enough.
+    async fn move_checkpoint(&self, season: &SeasonKey, log_time: i64) -> Result<()> {
+        let Some(record) = self.season_record(season).await? else { return Ok(()) };
+        match record.checkpoint {
+            Some(CheckpointName { id, log_time: old }) if old.saturating_add(MOVE_AFTER_US) < log_time => {
+                self.name_checkpoint(season, Some(CheckpointName { id, log_time })).await
+            }
+            _ => Ok(()),
+        }
     }
 
     pub(crate) async fn season_record(&self, season: &SeasonKey) -> Result<Option<SeasonRecord>> {
@@ -149,10 +168,10 @@ pub(crate) fn read(
     memory: &MemoryRanking,
 ) -> Option<(RankTree, i64)> {
     let season = SeasonKey { board: record.board.clone(), season: record.season.clone() };
-    let id = record.checkpoint.as_ref()?;
-    let path = folder.join(file_name(&season, id));
-    match read_file(&path, &season, id, order, memory) {
-        Ok(read) => Some(read),
+    let name = record.checkpoint.as_ref()?;
+    let path = folder.join(file_name(&season, &name.id));
+    match read_file(&path, &season, &name.id, order, memory) {
+        Ok(tree) => Some((tree, name.log_time)),
         Err(error) => {
             tracing::warn!(board = %season.board, season = %season.season, %error, "no use of the checkpoint; rebuilding");
             None
@@ -166,7 +185,7 @@ fn read_file(
     id: &str,
     order: Order,
     memory: &MemoryRanking,
-) -> Result<(RankTree, i64)> {
+) -> Result<RankTree> {
     let mut reader =
         BufReader::with_capacity(1 << 20, File::open(path).map_err(|error| file("opening", path, &error))?);
     let mut line = String::new();
@@ -176,9 +195,8 @@ fn read_file(
     if (header.format, &*header.id, &*header.board, &*header.season) != expected {
         return Err(file("reading", path, &"it is of another season or another format"));
     }
-    let tree = RankTree::read_checkpoint(order.into(), memory.users().clone(), reader)
-        .map_err(|error| file("reading", path, &error))?;
-    Ok((tree, header.log_time))
+    RankTree::read_checkpoint(order.into(), memory.users().clone(), reader)
+        .map_err(|error| file("reading", path, &error))
 }
 
 fn write_file(

@@ -152,6 +152,9 @@ impl Shared {
                 Err(refusal) => refusals.push((at, refusal)),
             }
         }
+        if !groups.is_empty() {
+            self.reserve_log(ticket.accepted_at).await?;
+        }
         let answered = match groups.len() {
             0 => Vec::new(),
             1 => {

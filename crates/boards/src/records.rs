@@ -6,6 +6,7 @@
 //! season    BOARD#<id>    SEASON#<season>           —
 //! user      USER#<id>     METADATA                  ByData  NAME#<lower-case name>
 //! entry     USER#<id>     ENTRY#<board>#<season>    ByScore ENTRY#<board>#<season>#p<shard>, always 0
+//! log       LOG           METADATA                  —
 //! play      USER#<id>     PLAY#<board>#<play_id>    ByTime  LOG#<minute>#p<shard>, time;  Recent <board>#<time>
 //! key       KEY#<id>      METADATA                  ByData  KEYS
 //! ```
@@ -131,9 +132,18 @@ pub struct SeasonRecord {
     /// Over how many partitions its entries are spread.
     pub shards: u32,
     /// The checkpoint of its ranking that belongs to this table; others are of other tables or other times.
-    pub checkpoint: Option<String>,
+    pub checkpoint: Option<CheckpointName>,
     /// Counts changes.
     pub version: i64,
+}
+
+/// Which file holds a ranking, and of what time.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CheckpointName {
+    /// The file's id.
+    pub id: String,
+    /// Every play before this time of the log is in it.
+    pub log_time: i64,
 }
 
 impl SeasonRecord {
@@ -159,7 +169,8 @@ impl SeasonRecord {
             .with("state", "open")
             .with(VERSION, self.version);
         if let Some(checkpoint) = &self.checkpoint {
-            item.attributes.set("checkpoint", checkpoint.as_str());
+            item.attributes.set("checkpoint", checkpoint.id.as_str());
+            item.attributes.set("checkpoint_log_time", checkpoint.log_time);
         }
         item
     }
@@ -175,9 +186,40 @@ impl SeasonRecord {
             end_us: number(item, "end")?,
             shards: u32::try_from(number(item, "shards")?)
                 .map_err(|_| damaged(item, "its shards are no count"))?,
-            checkpoint: item.text("checkpoint").map(str::to_owned),
+            checkpoint: item
+                .text("checkpoint")
+                .zip(item.number("checkpoint_log_time"))
+                .map(|(id, log_time)| CheckpointName { id: id.to_owned(), log_time }),
             version: number(item, VERSION)?,
         })
+    }
+}
+
+/// How far the play log may reach: every play is filed before this time.
+///
+/// Moved ahead, some minutes at a time, before a play is filed behind it. So whoever reads the log knows where it ends, whatever clocks say.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LogRecord {
+    /// The end.
+    pub until: i64,
+    /// Counts changes.
+    pub version: i64,
+}
+
+impl LogRecord {
+    /// Its key.
+    pub fn key() -> Key {
+        Key::new("LOG", METADATA)
+    }
+
+    /// As an item.
+    pub fn to_item(self) -> Item {
+        with_key(Self::key()).with("until", self.until).with(VERSION, self.version)
+    }
+
+    /// From an item.
+    pub fn from_item(item: &Item) -> Result<Self> {
+        Ok(Self { until: number(item, "until")?, version: number(item, VERSION)? })
     }
 }
 
@@ -510,7 +552,7 @@ mod tests {
             start_us: -1,
             end_us: i64::MAX,
             shards: 8,
-            checkpoint: Some("c".into()),
+            checkpoint: Some(CheckpointName { id: "c".into(), log_time: 7 }),
             version: 1,
         };
         assert_eq!(SeasonRecord::from_item(&record.to_item()).unwrap(), record);

@@ -8,18 +8,20 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use rank_tree::RankTree;
-use standings_table::{Consistency, Key, Query, SortRange, limits};
+use standings_table::{
+    Condition, Consistency, Error as TableError, Key, Operation, Query, SortRange, limits,
+};
 
 use crate::checkpoints;
 use crate::error::{Error, Result};
 use crate::ids::UserId;
 use crate::ranking::SeasonKey;
-use crate::records::{self, Entry, LOG_PARTITION_US, LOG_SHARDS, PlayRecord};
+use crate::records::{self, Entry, LOG_PARTITION_US, LOG_SHARDS, LogRecord, PlayRecord};
 use crate::season::Season;
-use crate::service::{Board, Boards, Live, Shared};
+use crate::service::{ATTEMPTS_MAX, Board, Boards, Live, Shared};
 
-/// How far behind the present the log is read, for a clock that was set back a little since.
-const LOG_AHEAD_US: i64 = 3_600_000_000;
+/// How far the end of the log is moved ahead at a time: a write every ten minutes, and as many empty minutes to read at a start.
+const LOG_AHEAD_US: i64 = 600_000_000;
 
 /// How far the start has come.
 #[derive(Default)]
@@ -101,6 +103,9 @@ impl Boards {
         for (board, live) in seasons {
             loading.push(shared.load_season(board, live, checkpoints).await?);
         }
+        if let Some(log) = shared.log_record().await? {
+            shared.log_until.fetch_max(log.until, Ordering::AcqRel);
+        }
         shared.replay(&mut loading).await?;
         for Loading { live, tree, replay_from, .. } in loading {
             let users = tree.len();
@@ -133,12 +138,8 @@ impl Shared {
                     .await;
             if let Ok(Some((tree, log_time))) = read {
                 self.log.advance_to(log_time);
-                // A clock that is behind the checkpoint does not tell how much of the log to read.
-                if self.clock.now_us() >= log_time {
-                    self.progress.users.fetch_add(tree.len(), Ordering::Relaxed);
-                    return Ok(Loading { board, live, tree, replay_from: Some(log_time) });
-                }
-                tracing::warn!(board = %live.key.board, "the clock is behind the checkpoint; rebuilding");
+                self.progress.users.fetch_add(tree.len(), Ordering::Relaxed);
+                return Ok(Loading { board, live, tree, replay_from: Some(log_time) });
             }
         }
         // From here on it would be of another time: plays may be filed before its own.
@@ -194,15 +195,47 @@ impl Shared {
         Ok(found)
     }
 
+    async fn log_record(&self) -> Result<Option<LogRecord>> {
+        let item = self.table.get(&LogRecord::key(), Consistency::Strong).await?;
+        item.as_ref().map(LogRecord::from_item).transpose()
+    }
+
+    /// Makes sure that a play may be filed at this time of the log: that whoever reads the log will read so far.
+    pub(crate) async fn reserve_log(&self, time: i64) -> Result<()> {
+        if time < self.log_until.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        let _one_at_a_time = self.extending.lock().await;
+        for _ in 0..ATTEMPTS_MAX {
+            if time < self.log_until.load(Ordering::Acquire) {
+                return Ok(());
+            }
+            let stored = self.log_record().await?;
+            let until = time.saturating_add(LOG_AHEAD_US).max(stored.map_or(i64::MIN, |stored| stored.until));
+            let version = stored.map_or(0, |stored| stored.version) + 1;
+            let condition =
+                stored.map_or(Condition::Absent, |stored| Condition::VersionEquals(stored.version));
+            let put = Operation::put_if(LogRecord { until, version }.to_item(), condition);
+            match self.table.transact(vec![put]).await {
+                Ok(_) => {
+                    self.log_until.fetch_max(until, Ordering::AcqRel);
+                }
+                Err(TableError::ConditionFailed { .. } | TableError::Conflict) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Err(Error::Contended)
+    }
+
     /// Reads the play log from where the checkpoints end, and again the entry of everyone who played since.
     async fn replay(&self, loading: &mut [Loading]) -> Result<()> {
         let Some(from) = loading.iter().filter_map(|loading| loading.replay_from).min() else {
             return Ok(());
         };
         let mut touched: HashMap<SeasonKey, HashSet<UserId>> = HashMap::new();
-        let until = self.clock.now_us().saturating_add(LOG_AHEAD_US);
+        let until = self.log_until.load(Ordering::Acquire);
         let mut minute = from.div_euclid(LOG_PARTITION_US);
-        while minute <= until.div_euclid(LOG_PARTITION_US) {
+        while minute.saturating_mul(LOG_PARTITION_US) < until {
             for shard in 0..LOG_SHARDS {
                 let after = SortRange::Greater(from.saturating_sub(1).into());
                 let mut query = Query::index("ByTime", PlayRecord::log_partition(minute, shard)).sort(after);

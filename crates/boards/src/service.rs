@@ -6,7 +6,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
 use standings_table::{Clock, Condition, Consistency, Operation, Query, SortRange, Table};
@@ -80,6 +80,9 @@ pub(crate) struct Shared {
     pub(crate) statistics: Statistics,
     pub(crate) requests_under_way: AtomicU64,
     pub(crate) progress: crate::recovery::Progress,
+    /// Plays may be filed before this time of the log; see `LogRecord`.
+    pub(crate) log_until: AtomicI64,
+    pub(crate) extending: tokio::sync::Mutex<()>,
     /// One change of the set of boards at a time.
     changing: tokio::sync::Mutex<()>,
 }
@@ -193,6 +196,8 @@ impl Boards {
             statistics: Statistics::default(),
             requests_under_way: AtomicU64::new(0),
             progress: crate::recovery::Progress::default(),
+            log_until: AtomicI64::new(i64::MIN),
+            extending: tokio::sync::Mutex::default(),
             changing: tokio::sync::Mutex::default(),
         };
         let boards = Self { shared: Arc::new(shared) };

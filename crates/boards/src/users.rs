@@ -13,7 +13,7 @@ use crate::service::{ATTEMPTS_MAX, Boards};
 pub const NAME_BYTES_MAX: usize = 256;
 
 impl Boards {
-    /// A user's profile; one without a name if they have played but have none.
+    /// A user's profile. Who has played but has none is unknown here.
     ///
     /// # Errors
     /// [`Error::UnknownUser`], or what the table says.

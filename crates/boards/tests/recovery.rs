@@ -190,6 +190,47 @@ async fn a_clock_that_was_set_back_loses_nothing() {
 }
 
 #[tokio::test]
+async fn the_log_is_read_to_its_end_whatever_the_clock_says() {
+    let world = World::new();
+    {
+        let (_table, boards) = world.open("table").await;
+        boards.load(true).await.unwrap();
+        play(&boards, 1, 5).await;
+        boards.write_checkpoints().await.unwrap();
+        world.clock.advance_ms(3 * 3_600_000);
+        play(&boards, 2, 5).await;
+    }
+    world.clock.advance_ms(-2 * 3_600_000);
+    let (_table, boards) = world.open("table").await;
+    boards.load(true).await.unwrap();
+    assert_eq!(boards.readiness().plays, 2, "the checkpoint was used; its last play was of its own time");
+    agrees(&boards, 2).await;
+}
+
+#[tokio::test]
+async fn a_season_nobody_plays_in_does_not_make_starts_longer() {
+    let world = World::new();
+    let idle = BoardId::new("idle").unwrap();
+    {
+        let (_table, boards) = world.open("table").await;
+        boards.load(true).await.unwrap();
+        boards.put_board(&idle, Rules::default()).await.unwrap();
+        let once = NewPlay { user: user(1), points: "1".into(), play_id: None, played_at_us: None };
+        boards.submit(&idle, once).await.unwrap();
+        for _ in 0..5 {
+            world.clock.advance_ms(2 * 3_600_000);
+            play(&boards, 1, 1).await;
+            world.clock.advance_ms(1);
+            boards.write_checkpoints().await.unwrap();
+        }
+    }
+    let (_table, boards) = world.open("table").await;
+    boards.load(true).await.unwrap();
+    assert_eq!(boards.readiness().plays, 0, "everything is in the checkpoints, the idle board's included");
+    assert_eq!(boards.list(&idle, &ListRequest::default()).await.unwrap().players, 1);
+}
+
+#[tokio::test]
 async fn a_check_finds_what_differs_and_a_rebuild_puts_it_right() {
     let world = World::new();
     let (table, boards) = world.open("table").await;

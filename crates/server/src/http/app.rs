@@ -3,6 +3,7 @@
 use std::io::Write as _;
 use std::sync::Arc;
 
+use axum::body::Bytes;
 use axum::extract::FromRequestParts;
 use axum::http::header::{
     ACCEPT_ENCODING, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_TYPE, ETAG, HOST, IF_NONE_MATCH, VARY,
@@ -13,8 +14,9 @@ use axum::response::{IntoResponse, Response};
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use percent_encoding::percent_decode_str;
+use quick_cache::sync::Cache;
 use serde::Serialize;
-use standings_boards::{Boards, DEFAULT_BOARD};
+use standings_boards::{BoardId, Boards, DEFAULT_BOARD};
 
 use super::error::{Code, Problem};
 use crate::auth::{ApiKey, Caller, KeyRing, Role};
@@ -30,13 +32,28 @@ pub struct App {
     pub keys: Arc<KeyRing>,
     /// Another one after each start, so that a tag of an earlier start never matches.
     pub start: u64,
+    /// Short lists as they were last written, by what was asked for: the top ten is asked for far more often than it changes.
+    pub(crate) lists: Cache<ListKey, Written>,
 }
+
+/// Which list: the board, the season and the limit as they were asked for.
+pub(crate) type ListKey = (BoardId, Option<String>, Option<usize>);
+
+/// A reply, and the tag of the state it shows or one before it.
+#[derive(Clone)]
+pub(crate) struct Written {
+    pub(crate) tag: Arc<str>,
+    pub(crate) body: Bytes,
+}
+
+/// How many short lists are kept.
+const LISTS_KEPT: usize = 1_000;
 
 impl App {
     /// The application around boards and keys.
     pub fn new(boards: Boards, keys: Arc<KeyRing>) -> Arc<Self> {
         let start = boards.now_us().unsigned_abs();
-        Arc::new(Self { boards, keys, start })
+        Arc::new(Self { boards, keys, start, lists: Cache::new(LISTS_KEPT) })
     }
 
     /// Takes the keys in the table into use.
@@ -174,9 +191,19 @@ impl Accepts {
         value.split(',').map(str::trim).any(|known| known == "*" || known == tag)
     }
 
+    /// The body of a reply if it is short enough to be sent as it is to everyone.
+    pub(crate) fn short(value: &impl Serialize) -> Result<Bytes, Vec<u8>> {
+        let body = to_json(value);
+        if body.len() < COMPRESS_BYTES_MIN { Ok(body.into()) } else { Err(body) }
+    }
+
     /// A JSON reply, compressed if that is worth it.
     pub(crate) fn json(&self, value: &impl Serialize) -> Response {
-        let body = to_json(value);
+        self.written(to_json(value))
+    }
+
+    /// The same for JSON that is written already.
+    pub(crate) fn written(&self, body: Vec<u8>) -> Response {
         if !self.gzip || body.len() < COMPRESS_BYTES_MIN {
             return json_bytes(StatusCode::OK, body);
         }
@@ -224,7 +251,7 @@ fn to_json(value: &impl Serialize) -> Vec<u8> {
     body
 }
 
-fn json_bytes(status: StatusCode, body: Vec<u8>) -> Response {
+pub(crate) fn json_bytes(status: StatusCode, body: impl Into<axum::body::Body>) -> Response {
     let mut response = Response::new(body.into());
     *response.status_mut() = status;
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));

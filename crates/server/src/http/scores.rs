@@ -15,7 +15,7 @@ use utoipa::IntoParams;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use super::app::{Accepts, App, Reader, Writer, cacheable, json, not_modified};
+use super::app::{Accepts, App, ListKey, Reader, Writer, Written, cacheable, json, json_bytes, not_modified};
 use super::error::{Code, Problem};
 use super::extract::{Body, Params, Path, parse_json, read_json};
 use super::wire::{
@@ -263,6 +263,16 @@ async fn list_of(
     if accepts.has(&tag) {
         return Ok(not_modified(&tag));
     }
+    let plain = params.cursor.is_none()
+        && params.from_rank.is_none()
+        && params.min_score.is_none()
+        && params.max_score.is_none();
+    let key: ListKey = (board.clone(), params.season.clone(), params.limit);
+    if plain && let Some(known) = app.lists.get(&key).filter(|known| *known.tag == *tag) {
+        let mut response = json_bytes(StatusCode::OK, known.body);
+        cacheable(response.headers_mut(), &tag);
+        return Ok(response);
+    }
     let request = ListRequest {
         season: params.season,
         limit: params.limit,
@@ -272,7 +282,15 @@ async fn list_of(
         max_score: params.max_score,
     };
     let found = app.boards.list(board, &request).await?;
-    let mut response = accepts.json(&ListReply::from(found));
+    let mut response = match Accepts::short(&ListReply::from(found)) {
+        Ok(body) => {
+            if plain {
+                app.lists.insert(key, Written { tag: tag.as_str().into(), body: body.clone() });
+            }
+            json_bytes(StatusCode::OK, body)
+        }
+        Err(body) => accepts.written(body),
+    };
     cacheable(response.headers_mut(), &tag);
     Ok(response)
 }
