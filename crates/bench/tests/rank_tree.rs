@@ -2,10 +2,14 @@
 
 #![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
+mod common;
+
 use std::io::Read as _;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
+
+use common::{assert_nothing_left, processes_in};
 
 const USERS: &str = "30000";
 
@@ -13,24 +17,6 @@ fn bench(folder: &Path) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_standings-bench"));
     command.args(["rank-tree", "--users", USERS, "--operations", "20000"]).env("TMPDIR", folder);
     command
-}
-
-/// Processes whose working folder is inside `folder`: a rival that was left running.
-fn processes_in(folder: &Path) -> Vec<String> {
-    let processes = std::fs::read_dir("/proc").unwrap().flatten();
-    processes
-        .filter(|process| {
-            let at = std::fs::read_link(process.path().join("cwd"));
-            at.is_ok_and(|at| at.starts_with(folder))
-        })
-        .map(|process| process.file_name().to_string_lossy().into_owned())
-        .collect()
-}
-
-fn assert_nothing_left(folder: &Path) {
-    assert_eq!(processes_in(folder), [""; 0], "a server is still running");
-    let left: Vec<_> = std::fs::read_dir(folder).unwrap().flatten().map(|file| file.path()).collect();
-    assert!(left.is_empty(), "files are left: {left:?}");
 }
 
 #[test]
