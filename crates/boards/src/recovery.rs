@@ -1,7 +1,7 @@
 //! Getting ready after a start: each season from its checkpoint and the plays since, or from its entries.
 //!
 //! Until a season is complete, the ranking refuses every question about it: never a wrong number. No play is taken meanwhile either, so nothing
-//! changes under the load.
+//! changes under the load. Where the play log ends is in the table (`LogRecord`), not read off a clock.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -167,7 +167,6 @@ impl Shared {
                 }
             }
         }
-        // Nothing newer is in the log than what was just read, but what comes must not be filed before it.
         let users = self.memory.users().clone();
         let damaged = |error: rank_tree::Error| Error::Damaged {
             key: error.to_string(),
