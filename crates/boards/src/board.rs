@@ -199,6 +199,13 @@ impl Rules {
         if self.late_seconds > LATE_SECONDS_MAX {
             return refuse("late_seconds", format!("must be at most {LATE_SECONDS_MAX} (a week)"));
         }
+        if self.snapshots == Snapshots::Daily && self.resets != Resets::Never {
+            return refuse(
+                "snapshots",
+                "daily is for boards that never reset; every finished season of this one is a snapshot anyway"
+                    .to_owned(),
+            );
+        }
         if self.keep_seasons > KEEP_SEASONS_MAX {
             return refuse("keep_seasons", format!("must be at most {KEEP_SEASONS_MAX}"));
         }

@@ -16,13 +16,13 @@ use std::path::{Path, PathBuf};
 
 use rank_tree::{CheckpointWriter, Mark, RankTree, Ties};
 use serde::{Deserialize, Serialize};
-use standings_table::{Condition, Consistency, Error as TableError, Operation};
+use standings_table::Consistency;
 
 use crate::board::Order;
 use crate::error::{Error, Result};
 use crate::ranking::{MemoryRanking, SeasonKey};
-use crate::records::{CheckpointName, SeasonRecord};
-use crate::service::{ATTEMPTS_MAX, Boards, Shared};
+use crate::records::{CheckpointName, SeasonRecord, SeasonState};
+use crate::service::{Boards, Shared};
 
 const FORMAT: u32 = 1;
 /// Users gathered at a time: changes wait for about half a millisecond.
@@ -113,21 +113,17 @@ impl Shared {
         season: &SeasonKey,
         name: Option<CheckpointName>,
     ) -> Result<()> {
-        for _ in 0..ATTEMPTS_MAX {
-            let Some(mut record) = self.season_record(season).await? else { return Err(Error::Contended) };
-            if record.checkpoint == name {
-                return Ok(());
-            }
-            let condition = Condition::VersionEquals(record.version);
-            record.checkpoint.clone_from(&name);
-            record.version += 1;
-            match self.table.transact(vec![Operation::put_if(record.to_item(), condition)]).await {
-                Ok(_) => return Ok(()),
-                Err(TableError::ConditionFailed { .. } | TableError::Conflict) => {}
-                Err(error) => return Err(error.into()),
-            }
-        }
-        Err(Error::Contended)
+        let record = self
+            .change_season(season, |record| {
+                let other = record.checkpoint != name && record.state() != SeasonState::Final;
+                if other {
+                    record.checkpoint.clone_from(&name);
+                }
+                other
+            })
+            .await?;
+        // A season that has become final meanwhile needs none any more.
+        if record.checkpoint == name { Ok(()) } else { Err(Error::Contended) }
     }
 
     /// Says that the checkpoint of a season nobody has played in since is as good as one of this time, so that a start need not read the log of all

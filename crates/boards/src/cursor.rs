@@ -43,6 +43,39 @@ pub(crate) fn decode(season: &SeasonKey, cursor: &str) -> Result<Mark> {
     })
 }
 
+/// A cursor of any other list: where it ended, in the list's own words. `scope` says which list.
+pub(crate) fn encode_text(scope: &str, place: &str) -> String {
+    let mut bytes = vec![VERSION];
+    bytes.extend_from_slice(place.as_bytes());
+    bytes.extend_from_slice(&seal_text(scope, &bytes).to_le_bytes());
+    URL_SAFE_NO_PAD.encode(bytes)
+}
+
+/// The way back.
+///
+/// # Errors
+/// [`Error::InvalidCursor`] if it is not one of ours, or of another list.
+pub(crate) fn decode_text(scope: &str, cursor: &str) -> Result<String> {
+    let invalid = |why| Error::InvalidCursor { why };
+    let bytes = URL_SAFE_NO_PAD.decode(cursor).map_err(|_| invalid("is not one of ours"))?;
+    let (content, sealed) = bytes.split_last_chunk::<4>().ok_or(invalid("is cut short"))?;
+    if u32::from_le_bytes(*sealed) != seal_text(scope, content) {
+        return Err(invalid("is damaged, or of another list"));
+    }
+    match content.split_first() {
+        Some((&VERSION, place)) => String::from_utf8(place.to_vec()).map_err(|_| invalid("is damaged")),
+        _ => Err(invalid("was made by another release")),
+    }
+}
+
+fn seal_text(scope: &str, content: &[u8]) -> u32 {
+    let mut hash = crc32fast::Hasher::new();
+    hash.update(scope.as_bytes());
+    hash.update(b"\n");
+    hash.update(content);
+    hash.finalize()
+}
+
 /// Ties the content to board and season. Not a secret: a forged cursor can only begin a page elsewhere in the same list.
 fn seal(season: &SeasonKey, content: &[u8]) -> u32 {
     let mut hash = crc32fast::Hasher::new();
@@ -62,6 +95,16 @@ mod tests {
 
     fn key(board: &str, season: &str) -> SeasonKey {
         SeasonKey { board: BoardId::new(board).unwrap(), season: Season::stored(season) }
+    }
+
+    #[test]
+    fn a_cursor_of_another_list_is_refused() {
+        let cursor = encode_text("plays#ann#a", "ü\n1");
+        assert_eq!(decode_text("plays#ann#a", &cursor).unwrap(), "ü\n1");
+        for (scope, cursor) in [("plays#bob#a", &*cursor), ("plays#ann#a", &cursor[1..]), ("plays#ann#a", "")]
+        {
+            assert!(decode_text(scope, cursor).is_err(), "{scope} {cursor}");
+        }
     }
 
     #[test]

@@ -133,6 +133,39 @@ pub enum Error {
         until: String,
     },
 
+    /// There is no such snapshot.
+    #[error("board {board} has no snapshot {label}; GET /v1/boards/{board}/snapshots lists those it has")]
+    UnknownSnapshot {
+        /// The board.
+        board: BoardId,
+        /// The label asked for.
+        label: String,
+    },
+    /// A label that cannot be chosen, or a snapshot that cannot be changed now.
+    #[error("label {why}")]
+    InvalidSnapshot {
+        /// What is wrong with it.
+        why: &'static str,
+    },
+    /// There is one of that name.
+    #[error("board {board} has a snapshot {label} already; choose another label")]
+    SnapshotExists {
+        /// The board.
+        board: BoardId,
+        /// The label.
+        label: String,
+    },
+    /// It is being taken.
+    #[error("snapshot {label} is being taken: {done} of {players} users are copied; try again in a moment")]
+    SnapshotNotReady {
+        /// The label.
+        label: String,
+        /// Users copied.
+        done: u64,
+        /// All users.
+        players: u64,
+    },
+
     /// Nobody by that id has ever been seen.
     #[error("there is no user {user}")]
     UnknownUser {
@@ -140,13 +173,13 @@ pub enum Error {
         user: UserId,
     },
     /// The user is known, but has not played here.
-    #[error("user {user} has no score on board {board} in season {season}")]
+    #[error("user {user} has no score on board {board} in {season}")]
     NoEntry {
         /// The user.
         user: UserId,
         /// The board.
         board: BoardId,
-        /// The season.
+        /// The season, in words.
         season: String,
     },
     /// A profile that cannot be.
@@ -215,7 +248,9 @@ impl Error {
     /// How long to wait before the same request may succeed, if it may.
     pub fn retry_after(&self) -> Option<Duration> {
         match self {
-            Self::NotReady { .. } | Self::ShuttingDown => Some(Duration::from_secs(1)),
+            Self::NotReady { .. } | Self::SnapshotNotReady { .. } | Self::ShuttingDown => {
+                Some(Duration::from_secs(1))
+            }
             Self::Contended => Some(Duration::from_millis(100)),
             Self::Table(standings_table::Error::Throttled { retry_after }) => Some(*retry_after),
             Self::Table(standings_table::Error::Conflict) => Some(Duration::from_millis(100)),

@@ -83,6 +83,20 @@ id!(
     simple
 );
 
+id!(
+    /// The name of a snapshot: a season, a day, or what somebody chose.
+    Label,
+    "label",
+    simple
+);
+
+impl Label {
+    /// A label that comes from the table, or is the name of a season.
+    pub(crate) fn stored(label: &str) -> Self {
+        Self(label.into())
+    }
+}
+
 impl PlayId {
     /// A new id that nobody else makes.
     pub fn generate() -> Self {

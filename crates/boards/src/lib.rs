@@ -15,15 +15,19 @@
 mod board;
 mod check;
 mod checkpoints;
+mod closing;
 mod cursor;
+mod days;
 mod deletion;
 mod error;
 mod fold;
+mod history;
 mod ids;
 pub mod keys;
 mod locks;
 mod log;
 mod names;
+mod past;
 mod plays;
 pub mod points;
 pub mod ranking;
@@ -31,17 +35,24 @@ pub mod records;
 mod recovery;
 mod season;
 mod service;
+mod snapshots;
 mod standings;
 mod users;
 
 pub use board::{Fold, Order, Resets, Rules, Snapshots, Ties, Weekday};
 pub use check::CheckReport;
+pub use closing::SeasonInfo;
+pub use days::{LATEST, SnapshotInfo, SnapshotList};
 pub use error::{Error, Result};
-pub use ids::{BoardId, ID_BYTES_MAX, PlayId, UserId};
+pub use history::{
+    HISTORY_BOARDS_MAX, HistoryRequest, UserDay, UserHistory, UserPlay, UserPlays, UserSeason, UserSeasons,
+};
+pub use ids::{BoardId, ID_BYTES_MAX, Label, PlayId, UserId};
 pub use plays::{BATCH_PLAYS_MAX, Counted, NewPlay};
 pub use recovery::Readiness;
 pub use season::{Calendar, Season, SeasonSpan, format_us, parse_us};
-pub use service::{Boards, DEFAULT_BOARD, SeasonInfo, Settings, Statistics};
+pub use service::{Boards, DEFAULT_BOARD, Settings, Statistics};
+pub use snapshots::SnapshotProgress;
 pub use standings::{
     HISTOGRAM_BUCKETS_MAX, LOOKUP_USERS_MAX, List, ListRequest, Lookup, PAGE_USERS_MAX, PERCENTILES, Row,
     Spread, UserStanding,

@@ -23,7 +23,7 @@ use crate::points;
 use crate::ranking::{Change, SeasonKey};
 use crate::records::{Entry, PlayRecord};
 use crate::season::{Season, format_us};
-use crate::service::{ATTEMPTS_MAX, Board, Boards, Live, Shared, State};
+use crate::service::{ATTEMPTS_MAX, Board, Boards, Live, Shared, State, closed};
 
 /// The most plays in one request.
 pub const BATCH_PLAYS_MAX: usize = 1_000;
@@ -256,8 +256,13 @@ impl Shared {
     }
 
     async fn rank_in(&self, board: &Board, season: &Season, user: &UserId, state: &State) -> Option<u64> {
-        let live = board.live_named(season)?;
-        self.rank(&live.key, user, state).await
+        if let Some(live) = board.live_named(season)
+            && let Some(rank) = self.rank(&live.key, user, state).await
+        {
+            return Some(rank);
+        }
+        let past = board.snapshots.of_season(season)?;
+        self.past_row(&past, user).await.ok().flatten().map(|row| row.rank)
     }
 
     async fn check(
@@ -294,16 +299,13 @@ impl Shared {
             Some(live) => live.span.clone(),
             None => accept!(state.calendar.season_at(played_at)),
         };
-        accept!(if span.takes_plays(rules, now) {
+        accept!(if span.takes_plays(rules, now) && !board.snapshots.has_season(&span.season) {
             Ok(())
         } else {
-            Err(Error::SeasonClosed {
-                board: board.id.clone(),
-                season: span.season.to_string(),
-                until: span.takes_plays_until(rules),
-            })
+            Err(closed(board, state, &span))
         });
         let live = accept!(self.live_at(board, state, played_at).await);
+        accept!(if live.closing.load(Ordering::Acquire) { Err(closed(board, state, &span)) } else { Ok(()) });
         // Nothing is counted whose rank could not be told: not ready is said.
         accept!(self.ranking.generation(&live.key).await);
         let play_id = refusal.play_id.unwrap_or_else(PlayId::generate);

@@ -1,27 +1,36 @@
 //! The single-table design: every kind of item, its keys, its place in the indexes. Readable top to bottom.
 //!
 //! ```text
-//! item      PK            SK                        indexes
-//! board     BOARD#<id>    METADATA                  ByData  BOARDS
-//! season    BOARD#<id>    SEASON#<season>           —
-//! user      USER#<id>     METADATA                  ByData  NAME#<lower-case name>
-//! entry     USER#<id>     ENTRY#<board>#<season>    ByScore ENTRY#<board>#<season>#p<shard>, always 0
-//! log       LOG           METADATA                  —
-//! play      USER#<id>     PLAY#<board>#<play_id>    ByTime  LOG#<minute>#p<shard>, time;  Recent <board>#<time>
-//! key       KEY#<id>      METADATA                  ByData  KEYS
+//! item      PK                    SK                        indexes
+//! board     BOARD#<id>            METADATA                  ByData  BOARDS
+//! season    BOARD#<id>            SEASON#<season>           —
+//! label     BOARD#<id>            SNAP#<label>              —
+//! ladder    SNAP#<board>#<label>  LADDER#<score>#<place>    —
+//! user      USER#<id>             METADATA                  ByData  NAME#<lower-case name>
+//! name      NAMES#<two letters>   <lower-case name>#<id>    —
+//! entry     USER#<id>             ENTRY#<board>#<season>    ByScore ENTRY#<board>#<season>#p<shard>, always 0
+//! snapshot  USER#<id>             SNAP#<board>#<label>      ByScore SNAP#<board>#<label>#p<shard>, place;  ByRank, if official;
+//!                                                           Best <board>#<score>, if of a season
+//! log       LOG                   METADATA                  —
+//! play      USER#<id>             PLAY#<board>#<play_id>    ByTime  LOG#<minute>#p<shard>, time;  Recent <board>#<time>
+//! key       KEY#<id>              METADATA                  ByData  KEYS
 //! ```
+//!
+//! A snapshot's rows in `ByScore` are sorted by their place in the list, which is the order of scores with every tie settled: a page from any place on is
+//! one range of each shard, and a row that has not reached the index yet leaves a gap that shows. The ladder tells the place of a score.
 //!
 //! An entry's row in `ByScore` carries nothing that a play changes: it is written once, at the first play, and is read only
 //! when a ranking is rebuilt. A play then writes two items and two index rows. Times are microseconds since 1970.
 //!
 //! Only this file knows attribute names. Reading trusts nothing: an item that lacks what it must have is reported as damaged.
 
+use serde::{Deserialize, Serialize};
 use standings_table::item::VERSION;
 use standings_table::{Attributes, Index, Item, Key, Projection, Schema, SortType, Text, Value};
 
-use crate::board::Rules;
+use crate::board::{Order, Resets, Rules, Snapshots, Ties};
 use crate::error::{Error, Result};
-use crate::ids::{BoardId, PlayId, UserId};
+use crate::ids::{BoardId, Label, PlayId, UserId};
 use crate::season::Season;
 
 /// The sort key of what a thing is, as opposed to what it has.
@@ -82,12 +91,19 @@ pub struct BoardRecord {
     pub version: i64,
     /// Set while it is being deleted: how many users' plays and entries are gone already.
     pub deleted_users: Option<i64>,
+    /// Whether it has ever let go of an old season: there may be users' plays that nothing else points to.
+    pub removed_seasons: bool,
 }
 
 impl BoardRecord {
     /// Its key.
     pub fn key(board: &BoardId) -> Key {
         Key::new(format!("BOARD#{board}"), METADATA)
+    }
+
+    /// Whether it takes a snapshot a day.
+    pub fn takes_days(&self) -> bool {
+        self.rules.snapshots == Snapshots::Daily && self.rules.resets == Resets::Never
     }
 
     /// As an item.
@@ -100,6 +116,9 @@ impl BoardRecord {
             .with(VERSION, self.version);
         if let Some(users) = self.deleted_users {
             item.attributes.set("deleted_users", users);
+        }
+        if self.removed_seasons {
+            item.attributes.set("removed_seasons", true);
         }
         item
     }
@@ -114,6 +133,7 @@ impl BoardRecord {
             created_at: number(item, "created_at")?,
             version: number(item, VERSION)?,
             deleted_users: item.number("deleted_users"),
+            removed_seasons: flag(item, "removed_seasons"),
         })
     }
 }
@@ -133,8 +153,36 @@ pub struct SeasonRecord {
     pub shards: u32,
     /// The checkpoint of its ranking that belongs to this table; others are of other tables or other times.
     pub checkpoint: Option<CheckpointName>,
+    /// Its snapshot: there once the season takes no more plays, finished once it is final.
+    pub snapshot: Option<SnapshotFacts>,
+    /// Whether its live entries are gone.
+    pub swept: bool,
+    /// Whether it is on its way out, as one season too many.
+    pub removing: bool,
     /// Counts changes.
     pub version: i64,
+}
+
+/// Where a season is in its life.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SeasonState {
+    /// Its plays are taken.
+    Open,
+    /// It takes no more plays, and its snapshot is being written.
+    Closing,
+    /// It will never change again.
+    Final,
+}
+
+impl SeasonState {
+    /// As it is written.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Open => "open",
+            Self::Closing => "closing",
+            Self::Final => "final",
+        }
+    }
 }
 
 /// Which file holds a ranking, and of what time.
@@ -166,13 +214,30 @@ impl SeasonRecord {
             .with("end", self.end_us)
             .with("shards", i64::from(self.shards))
             .with("start", self.start_us)
-            .with("state", "open")
+            .with("state", self.state().as_str())
             .with(VERSION, self.version);
         if let Some(checkpoint) = &self.checkpoint {
             item.attributes.set("checkpoint", checkpoint.id.as_str());
             item.attributes.set("checkpoint_log_time", checkpoint.log_time);
         }
+        if let Some(snapshot) = &self.snapshot {
+            item.attributes.set("snapshot", snapshot.to_value());
+        }
+        for (name, value) in [("swept", self.swept), ("removing", self.removing)] {
+            if value {
+                item.attributes.set(name, true);
+            }
+        }
         item
+    }
+
+    /// Where it is in its life.
+    pub fn state(&self) -> SeasonState {
+        match &self.snapshot {
+            None => SeasonState::Open,
+            Some(SnapshotFacts { finished_at: None, .. }) => SeasonState::Closing,
+            Some(_) => SeasonState::Final,
+        }
     }
 
     /// From an item.
@@ -190,9 +255,279 @@ impl SeasonRecord {
                 .text("checkpoint")
                 .zip(item.number("checkpoint_log_time"))
                 .map(|(id, log_time)| CheckpointName { id: id.to_owned(), log_time }),
+            snapshot: SnapshotFacts::of(item)?,
+            swept: flag(item, "swept"),
+            removing: flag(item, "removing"),
             version: number(item, VERSION)?,
         })
     }
+}
+
+/// How a snapshot was taken and how far it is: everything its readers must know that its rows do not say.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SnapshotFacts {
+    /// The season it is a copy of.
+    pub season: String,
+    /// The moment it shows.
+    pub taken_at: i64,
+    /// How many users it has.
+    pub players: u64,
+    /// How many of them are written, in order of their places.
+    pub done: u64,
+    /// When it was complete.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub finished_at: Option<i64>,
+    /// Over how many partitions its rows are spread.
+    pub shards: u32,
+    /// How many places an item of its ladder covers.
+    pub block: u64,
+    /// How many places lie between two scores of its ladder.
+    pub step: u64,
+    /// How many places are official.
+    pub official: u32,
+    /// Which way was up.
+    pub order: Order,
+    /// How equal scores were ranked.
+    pub ties: Ties,
+}
+
+impl SnapshotFacts {
+    fn to_value(&self) -> Value {
+        json_to_value(&serde_json::to_value(self).expect("facts are plain data"))
+    }
+
+    fn of(item: &Item) -> Result<Option<Self>> {
+        let read = |value| serde_json::from_value(value_to_json(value));
+        let facts = item.get("snapshot").map(read).transpose();
+        facts.map_err(|_| damaged(item, "its snapshot does not parse"))
+    }
+}
+
+/// A snapshot that is not of a finished season: of a day, or under a label that somebody chose.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LabelRecord {
+    /// The board.
+    pub board: BoardId,
+    /// The label.
+    pub label: Label,
+    /// The midnight it was due at, if it is one of a day.
+    pub due_at: Option<i64>,
+    /// How it was taken and how far it is.
+    pub snapshot: SnapshotFacts,
+    /// Whether it is on its way out.
+    pub removing: bool,
+    /// Counts changes.
+    pub version: i64,
+}
+
+impl LabelRecord {
+    /// What the sort keys of labels begin with.
+    pub const PREFIX: &str = "SNAP#";
+
+    /// Its key.
+    pub fn key(board: &BoardId, label: &Label) -> Key {
+        Key::new(SeasonRecord::partition(board), format!("{}{label}", Self::PREFIX))
+    }
+
+    /// As an item.
+    pub fn to_item(&self) -> Item {
+        let mut item = with_key(Self::key(&self.board, &self.label))
+            .with("snapshot", self.snapshot.to_value())
+            .with(VERSION, self.version);
+        if let Some(due_at) = self.due_at {
+            item.attributes.set("due_at", due_at);
+        }
+        if self.removing {
+            item.attributes.set("removing", true);
+        }
+        item
+    }
+
+    /// From an item.
+    pub fn from_item(item: &Item) -> Result<Self> {
+        let board = item.key.pk.strip_prefix("BOARD#").and_then(|board| BoardId::new(board).ok());
+        let label = item.key.sk.strip_prefix(Self::PREFIX).map(Label::stored);
+        Ok(Self {
+            board: board.ok_or_else(|| damaged(item, "its key names no board"))?,
+            label: label.ok_or_else(|| damaged(item, "its key names no label"))?,
+            due_at: item.number("due_at"),
+            snapshot: SnapshotFacts::of(item)?.ok_or_else(|| damaged(item, "it has no snapshot"))?,
+            removing: flag(item, "removing"),
+            version: number(item, VERSION)?,
+        })
+    }
+}
+
+/// A user in a snapshot. Never changes once the snapshot is complete.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SnapshotRow {
+    /// Who.
+    pub user: UserId,
+    /// Their name at that time.
+    pub name: Option<String>,
+    /// Their score.
+    pub score: i64,
+    /// When they reached it.
+    pub reached_at: i64,
+    /// Their place in the list, from 1, counting everyone.
+    pub place: u64,
+    /// Their rank, by the board's ties.
+    pub rank: u64,
+    /// How many users had a better score.
+    pub better: u64,
+}
+
+impl SnapshotRow {
+    /// What the sort keys of a board's snapshots begin with, in a user's partition.
+    pub fn prefix(board: &BoardId) -> String {
+        format!("SNAP#{board}#")
+    }
+
+    /// Its key.
+    pub fn key(user: &UserId, board: &BoardId, label: &Label) -> Key {
+        Key::new(format!("USER#{user}"), format!("SNAP#{board}#{label}"))
+    }
+
+    /// The partition of `ByRank` with the official places.
+    pub fn official_partition(board: &BoardId, label: &Label) -> String {
+        format!("SNAP#{board}#{label}")
+    }
+
+    /// The partition of `ByScore` that a shard is in.
+    pub fn partition(board: &BoardId, label: &Label, shard: u32) -> String {
+        format!("SNAP#{board}#{label}#p{shard}")
+    }
+
+    /// What the sort values of a board in `Best` begin with.
+    pub fn best_prefix(board: &BoardId) -> String {
+        format!("{board}#")
+    }
+
+    /// As an item. `best` says whether it counts for the user's best: a finished season does, a day does not.
+    pub fn to_item(&self, board: &BoardId, label: &Label, facts: &SnapshotFacts, best: bool) -> Item {
+        let place = i64::try_from(self.place).unwrap_or(i64::MAX);
+        let mut attributes = Attributes::with_capacity(11);
+        if best {
+            attributes.set("best", format!("{board}#{}", worst_first(facts.order, self.score)));
+            attributes.set("best_score", self.score);
+        }
+        attributes.set("better", i64::try_from(self.better).unwrap_or(i64::MAX));
+        if self.place <= u64::from(facts.official) {
+            attributes.set("by_rank", Self::official_partition(board, label));
+        }
+        attributes.set("by_score", Self::partition(board, label, shard_of(&self.user, facts.shards)));
+        attributes.set("by_score_sort", place);
+        attributes.set("final_rank", i64::try_from(self.rank).unwrap_or(i64::MAX));
+        attributes.set("final_reached_at", self.reached_at);
+        attributes.set("final_score", self.score);
+        if let Some(name) = &self.name {
+            attributes.set("name", name.as_str());
+        }
+        if self.place <= u64::from(facts.official) {
+            attributes.set("official_rank", place);
+        }
+        Item { key: Self::key(&self.user, board, label), attributes }
+    }
+
+    /// What stays of a removed season where it was the user's best.
+    pub fn kept_best(item: &Item) -> Item {
+        let mut kept = with_key(item.key.clone()).with("kept", true);
+        for name in ["best", "best_score", "final_rank", "final_reached_at", "final_score", "name"] {
+            if let Some(value) = item.get(name) {
+                kept.attributes.set(name, value.clone());
+            }
+        }
+        kept
+    }
+
+    /// Whether this is all that is left of a removed season.
+    pub fn is_kept_best(item: &Item) -> bool {
+        flag(item, "kept")
+    }
+
+    /// From an item or from a row of `ByScore` or `ByRank`, neither of which says how many were better.
+    pub fn from_item(item: &Item) -> Result<Self> {
+        let count = |name: &'static str| {
+            let value = number(item, name)?;
+            u64::try_from(value).map_err(|_| damaged(item, "a count is less than nothing"))
+        };
+        let place = if item.get("by_score_sort").is_some() { "by_score_sort" } else { "official_rank" };
+        Ok(Self {
+            user: user_of(&item.key).ok_or_else(|| damaged(item, "its key names no user"))?,
+            name: item.text("name").map(str::to_owned),
+            score: number(item, "final_score")?,
+            reached_at: number(item, "final_reached_at")?,
+            place: if flag(item, "kept") { 0 } else { count(place)? },
+            rank: count("final_rank")?,
+            better: item.number("better").and_then(|better| u64::try_from(better).ok()).unwrap_or(0),
+        })
+    }
+
+    /// The board and label of a key in a user's partition.
+    pub fn parts_of(key: &Key) -> Option<(BoardId, Label)> {
+        let (board, label) = key.sk.strip_prefix("SNAP#")?.split_once('#')?;
+        Some((BoardId::new(board).ok()?, Label::stored(label)))
+    }
+}
+
+/// Every so manyth score of a snapshot: tells where in the list a score is without reading the list.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LadderRecord {
+    /// The place of the first score.
+    pub first: u64,
+    /// Scores, a step of the snapshot apart.
+    pub scores: Vec<i64>,
+}
+
+impl LadderRecord {
+    /// The partition of a snapshot's ladder.
+    pub fn partition(board: &BoardId, label: &Label) -> String {
+        format!("SNAP#{board}#{label}")
+    }
+
+    /// Sort keys before this one belong to items whose first score is better than this score.
+    pub fn sort(order: Order, score: i64) -> String {
+        let turned = match order {
+            Order::High => Order::Low,
+            Order::Low => Order::High,
+        };
+        format!("LADDER#{}", worst_first(turned, score))
+    }
+
+    /// As an item.
+    pub fn to_item(&self, board: &BoardId, label: &Label, order: Order) -> Item {
+        let first_score = self.scores.first().copied().unwrap_or(0);
+        let sk = format!("{}#{:012}", Self::sort(order, first_score), self.first);
+        with_key(Key::new(Self::partition(board, label), sk))
+            .with("first", i64::try_from(self.first).unwrap_or(i64::MAX))
+            .with("scores", Value::List(self.scores.iter().copied().map(Value::Number).collect()))
+    }
+
+    /// From an item.
+    pub fn from_item(item: &Item) -> Result<Self> {
+        let Some(Value::List(scores)) = item.get("scores") else {
+            return Err(damaged(item, "it has no scores"));
+        };
+        let score = |value: &Value| match value {
+            Value::Number(score) => Ok(*score),
+            _ => Err(damaged(item, "a score is no number")),
+        };
+        Ok(Self {
+            first: u64::try_from(number(item, "first")?)
+                .map_err(|_| damaged(item, "its place is no place"))?,
+            scores: scores.iter().map(score).collect::<Result<_>>()?,
+        })
+    }
+}
+
+/// A score as twenty digits that sort the worst score first.
+fn worst_first(order: Order, score: i64) -> String {
+    let turned = match order {
+        Order::High => score,
+        Order::Low => !score,
+    };
+    // From 0 on, so that digits sort as numbers do.
+    format!("{:020}", turned.wrapping_sub(i64::MIN) as u64)
 }
 
 /// How far the play log may reach: every play is filed before this time.
@@ -337,6 +672,11 @@ impl PlayRecord {
         Key { pk, sk }
     }
 
+    /// What the sort values of a board in `Recent` begin with.
+    pub fn recent_prefix(board: &BoardId) -> String {
+        format!("{board}#")
+    }
+
     /// The partition of the play log that a shard of a minute is in.
     pub fn log_partition(minute: i64, shard: u32) -> String {
         format!("LOG#{minute}#p{shard}")
@@ -379,7 +719,7 @@ impl PlayRecord {
             score_after: number(item, "score_after")?,
             entry_version: number(item, "entry_version")?,
             previous_rank: item.number("previous_rank"),
-            improved: item.get("improved") == Some(&Value::Bool(true)),
+            improved: flag(item, "improved"),
         })
     }
 
@@ -436,6 +776,47 @@ impl UserRecord {
     }
 }
 
+/// A user's name where it can be found by how it begins: names that begin with the same two characters are one partition, sorted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NameRecord {
+    /// Who.
+    pub user: UserId,
+    /// The name.
+    pub name: String,
+}
+
+impl NameRecord {
+    /// How many characters of a name must be known to look for it.
+    pub const PREFIX_CHARACTERS: usize = 2;
+
+    /// The partition of names that begin so.
+    pub fn partition(lower_case: &str) -> String {
+        let first: String = lower_case.chars().take(Self::PREFIX_CHARACTERS).collect();
+        format!("NAMES#{first}")
+    }
+
+    /// Its key.
+    pub fn key(user: &UserId, name: &str) -> Key {
+        let lower_case = name.to_lowercase();
+        Key::new(Self::partition(&lower_case), format!("{lower_case}#{user}"))
+    }
+
+    /// As an item.
+    pub fn to_item(&self) -> Item {
+        with_key(Self::key(&self.user, &self.name)).with("name", self.name.as_str())
+    }
+
+    /// From an item.
+    pub fn from_item(item: &Item) -> Result<Self> {
+        // The name may hold a `#`, the id may not.
+        let user = item.key.sk.rsplit_once('#').and_then(|(_, user)| UserId::new(user).ok());
+        Ok(Self {
+            user: user.ok_or_else(|| damaged(item, "its key names no user"))?,
+            name: item.text("name").map(str::to_owned).ok_or_else(|| damaged(item, "it has no name"))?,
+        })
+    }
+}
+
 /// An API key: what is kept of it, which is not the key itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeyRecord {
@@ -480,6 +861,10 @@ fn with_key(key: Key) -> Item {
 
 pub(crate) fn damaged(item: &Item, why: &'static str) -> Error {
     Error::Damaged { key: item.key.to_string(), why }
+}
+
+fn flag(item: &Item, name: &str) -> bool {
+    item.get(name) == Some(&Value::Bool(true))
 }
 
 fn number(item: &Item, name: &'static str) -> Result<i64> {
@@ -544,6 +929,7 @@ mod tests {
             created_at: 5,
             version: 2,
             deleted_users: Some(3),
+            removed_seasons: true,
         };
         assert_eq!(BoardRecord::from_item(&record.to_item()).unwrap(), record);
         let record = SeasonRecord {
@@ -553,9 +939,56 @@ mod tests {
             end_us: i64::MAX,
             shards: 8,
             checkpoint: Some(CheckpointName { id: "c".into(), log_time: 7 }),
+            snapshot: None,
+            swept: false,
+            removing: false,
             version: 1,
         };
         assert_eq!(SeasonRecord::from_item(&record.to_item()).unwrap(), record);
+        assert_eq!(record.state(), SeasonState::Open);
+        let mut facts = SnapshotFacts {
+            season: "2026-11".into(),
+            taken_at: 5,
+            players: 9,
+            done: 4,
+            finished_at: None,
+            shards: 8,
+            block: 64,
+            step: 2,
+            official: 2,
+            order: Order::Low,
+            ties: Ties::Dense,
+        };
+        let record = SeasonRecord { snapshot: Some(facts.clone()), ..record };
+        assert_eq!(SeasonRecord::from_item(&record.to_item()).unwrap(), record);
+        assert_eq!(record.to_item().text("state"), Some("closing"));
+        facts.finished_at = Some(6);
+        let record = SeasonRecord { snapshot: Some(facts.clone()), swept: true, removing: true, ..record };
+        assert_eq!(SeasonRecord::from_item(&record.to_item()).unwrap(), record);
+        assert_eq!(record.state(), SeasonState::Final);
+        let label = Label::new("2026-02-21").unwrap();
+        let record = LabelRecord {
+            board: board.clone(),
+            label: label.clone(),
+            due_at: Some(3),
+            snapshot: facts.clone(),
+            removing: true,
+            version: 4,
+        };
+        assert_eq!(LabelRecord::from_item(&record.to_item()).unwrap(), record);
+        for place in 2..4 {
+            let name = Some("Änn".to_owned());
+            let row =
+                SnapshotRow { user: user.clone(), name, score: -3, reached_at: 5, place, rank: 1, better: 0 };
+            let item = row.to_item(&board, &label, &facts, true);
+            assert_eq!(SnapshotRow::from_item(&item).unwrap(), row);
+            assert_eq!(item.number("official_rank"), (place == 2).then_some(2));
+            let kept = SnapshotRow::kept_best(&item);
+            assert!(SnapshotRow::is_kept_best(&kept) && kept.get("by_score").is_none());
+            assert_eq!(SnapshotRow::from_item(&kept).unwrap(), SnapshotRow { place: 0, ..row });
+        }
+        let ladder = LadderRecord { first: 65, scores: vec![i64::MAX, 0, i64::MIN] };
+        assert_eq!(LadderRecord::from_item(&ladder.to_item(&board, &label, Order::High)).unwrap(), ladder);
         let entry = Entry { score: i64::MIN, reached_at: 9, latest_at: 9, plays: 1, version: 1 };
         assert_eq!(Entry::from_item(&entry.to_item(&user, &board, &season, 8)).unwrap(), entry);
         let mut play = PlayRecord {
@@ -577,8 +1010,22 @@ mod tests {
         let mut record = UserRecord { user, name: Some("Änn".into()), created_at: 1, version: 1 };
         assert_eq!(record.to_item().text("data"), Some("NAME#änn"));
         assert_eq!(UserRecord::from_item(&record.to_item()).unwrap(), record);
+        let name = NameRecord { user: record.user.clone(), name: "Ä#n".into() };
+        assert_eq!(name.to_item().key.to_string(), Key::new("NAMES#ä#", "ä#n#ann").to_string());
+        assert_eq!(NameRecord::from_item(&name.to_item()).unwrap(), name);
         record.name = None;
         assert_eq!(UserRecord::from_item(&record.to_item()).unwrap(), record);
+    }
+
+    #[test]
+    fn scores_in_keys_sort_as_scores_do() {
+        let scores = [i64::MIN, -1, 0, 1, 1 << 40, i64::MAX];
+        for pair in scores.windows(2) {
+            assert!(worst_first(Order::High, pair[0]) < worst_first(Order::High, pair[1]));
+            assert!(worst_first(Order::Low, pair[0]) > worst_first(Order::Low, pair[1]));
+            assert!(LadderRecord::sort(Order::High, pair[0]) > LadderRecord::sort(Order::High, pair[1]));
+            assert!(LadderRecord::sort(Order::Low, pair[0]) < LadderRecord::sort(Order::Low, pair[1]));
+        }
     }
 
     #[test]

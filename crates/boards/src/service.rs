@@ -6,10 +6,12 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
-use standings_table::{Clock, Condition, Consistency, Operation, Query, SortRange, Table};
+use standings_table::{
+    Clock, Condition, Consistency, Error as TableError, Item, Operation, Query, SortRange, Table,
+};
 use tokio::sync::RwLock as Gate;
 
 use crate::board::Rules;
@@ -19,8 +21,9 @@ use crate::locks::UserLocks;
 use crate::log::PlayLog;
 use crate::names::Names;
 use crate::ranking::{MemoryRanking, Ranking, SeasonKey};
-use crate::records::{self, BoardRecord, SeasonRecord};
+use crate::records::{self, BoardRecord, LabelRecord, SeasonRecord, SeasonState};
 use crate::season::{Calendar, Season, SeasonSpan};
+use crate::snapshots::Snapshots;
 
 /// The board that is there from the start.
 pub const DEFAULT_BOARD: &str = "default";
@@ -38,11 +41,21 @@ pub struct Settings {
     pub plays_keep_days: Option<u32>,
     /// How far in the future a play may lie, for clocks that differ a little.
     pub skew_us: i64,
+    /// How many places of a snapshot are written before it is noted how far it is; an item of its ladder covers as many.
+    pub snapshot_block: u64,
+    /// How many places lie between two scores of a snapshot's ladder.
+    pub snapshot_step: u64,
 }
 
 impl Default for Settings {
     fn default() -> Self {
-        Self { checkpoints: None, plays_keep_days: None, skew_us: 5_000_000 }
+        Self {
+            checkpoints: None,
+            plays_keep_days: None,
+            skew_us: 5_000_000,
+            snapshot_block: 65_536,
+            snapshot_step: 256,
+        }
     }
 }
 
@@ -59,6 +72,10 @@ pub struct Statistics {
     pub checkpoints: AtomicU64,
     /// Checkpoints that could not be written.
     pub checkpoint_failures: AtomicU64,
+    /// Seasons that became final.
+    pub seasons_closed: AtomicU64,
+    /// Snapshots taken of days and under labels.
+    pub snapshots: AtomicU64,
 }
 
 /// The rules at work. Cheap to clone.
@@ -93,6 +110,10 @@ pub(crate) struct Board {
     state: RwLock<Arc<State>>,
     pub(crate) gate: Gate<()>,
     seasons: RwLock<BTreeMap<Season, Arc<Live>>>,
+    /// Snapshots that are complete, and those being taken: what is known of them, not their rows.
+    pub(crate) snapshots: Snapshots,
+    /// One at a time does what time has made due.
+    pub(crate) settling: tokio::sync::Mutex<()>,
     /// The season that was asked for last: almost always the one asked for next.
     recent: RwLock<Option<Arc<Live>>>,
     opening: tokio::sync::Mutex<()>,
@@ -110,17 +131,8 @@ pub(crate) struct Live {
     pub(crate) key: SeasonKey,
     pub(crate) span: SeasonSpan,
     pub(crate) shards: u32,
-}
-
-/// A season as callers see it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SeasonInfo {
-    /// Its name and bounds.
-    pub span: SeasonSpan,
-    /// Whether it still takes plays.
-    pub takes_plays: bool,
-    /// How many users have an entry.
-    pub players: u64,
+    /// Set once it takes no more plays; under the board's gate.
+    pub(crate) closing: AtomicBool,
 }
 
 impl Board {
@@ -131,6 +143,8 @@ impl Board {
             state: RwLock::new(Arc::new(State { record, calendar })),
             gate: Gate::default(),
             seasons: RwLock::default(),
+            snapshots: Snapshots::default(),
+            settling: tokio::sync::Mutex::default(),
             recent: RwLock::default(),
             opening: tokio::sync::Mutex::default(),
         })
@@ -214,20 +228,19 @@ impl Boards {
     async fn take_up(&self, record: BoardRecord) -> Result<()> {
         let shared = &self.shared;
         let board = Board::new(record)?;
-        let prefix = SortRange::BeginsWith(SeasonRecord::PREFIX.into());
-        let mut query = Query::table(SeasonRecord::partition(&board.id)).sort(prefix);
-        loop {
-            let page = shared.table.query(&query).await?;
-            for item in &page.items {
-                let record = SeasonRecord::from_item(item)?;
+        let order = board.state().record.rules.order;
+        for item in shared.all_of(&board.id, SeasonRecord::PREFIX).await? {
+            let record = SeasonRecord::from_item(&item)?;
+            if record.state() == SeasonState::Final {
+                board.snapshots.add_season(record);
+            } else {
                 let live = Arc::new(Live::of(&record));
-                shared.memory.begin_loading(&live.key, board.state().record.rules.order);
+                shared.memory.begin_loading(&live.key, order);
                 board.add_live(live);
             }
-            match page.next {
-                Some(next) => query.start_after = Some(next),
-                None => break,
-            }
+        }
+        for item in shared.all_of(&board.id, LabelRecord::PREFIX).await? {
+            board.snapshots.add_label(LabelRecord::from_item(&item)?);
         }
         shared.write_boards().insert(board.id.clone(), Arc::new(board));
         Ok(())
@@ -275,32 +288,6 @@ impl Boards {
         Ok(self.shared.find(board)?.state().record.clone())
     }
 
-    /// A board's seasons, newest first: those that have entries, and the one of this moment.
-    ///
-    /// # Errors
-    /// [`Error::UnknownBoard`].
-    pub async fn seasons(&self, board: &BoardId) -> Result<Vec<SeasonInfo>> {
-        let board = self.shared.find(board)?;
-        let state = board.state();
-        let now = self.now_us();
-        let mut spans: BTreeMap<Season, SeasonSpan> =
-            board.live().iter().map(|live| (live.span.season.clone(), live.span.clone())).collect();
-        let current = state.calendar.season_at(now)?;
-        spans.entry(current.season.clone()).or_insert(current);
-        let mut seasons = Vec::with_capacity(spans.len());
-        for (season, span) in spans.into_iter().rev() {
-            let players = match board.live_named(&season) {
-                Some(live) => {
-                    self.shared.ranking.standings_of(&live.key, &[], state.record.rules.ties).await?.1
-                }
-                None => 0,
-            };
-            let takes_plays = span.takes_plays(&state.record.rules, now);
-            seasons.push(SeasonInfo { span, takes_plays, players });
-        }
-        Ok(seasons)
-    }
-
     /// Makes a board, or gives one other rules. Says whether it was made.
     ///
     /// # Errors
@@ -326,6 +313,7 @@ impl Boards {
             created_at: self.now_us(),
             version: 1,
             deleted_users: None,
+            removed_seasons: false,
         };
         let put = Operation::put_if(record.to_item(), Condition::Absent);
         match self.shared.table.transact(vec![put]).await {
@@ -361,7 +349,7 @@ impl Boards {
         }
         let rules = change(&old.rules)?;
         rules.check()?;
-        if !found.live().is_empty() {
+        if !found.live().is_empty() || !found.snapshots.is_empty() {
             old.rules.check_change(&rules)?;
         }
         if rules == old.rules {
@@ -385,7 +373,8 @@ impl Live {
         let span =
             SeasonSpan { season: record.season.clone(), start_us: record.start_us, end_us: record.end_us };
         let key = SeasonKey { board: record.board.clone(), season: record.season.clone() };
-        Self { key, span, shards: record.shards }
+        let closing = AtomicBool::new(record.snapshot.is_some());
+        Self { key, span, shards: record.shards, closing }
     }
 }
 
@@ -395,8 +384,27 @@ impl Shared {
         boards.get(board).cloned().ok_or_else(|| Error::UnknownBoard { board: board.clone() })
     }
 
+    pub(crate) fn all_boards(&self) -> Vec<Arc<Board>> {
+        self.boards.read().unwrap_or_else(PoisonError::into_inner).values().cloned().collect()
+    }
+
     pub(crate) fn write_boards(&self) -> std::sync::RwLockWriteGuard<'_, Map<BoardId, Arc<Board>>> {
         self.boards.write().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// All items of a board whose sort key begins so.
+    pub(crate) async fn all_of(&self, board: &BoardId, prefix: &str) -> Result<Vec<Item>> {
+        let mut query =
+            Query::table(SeasonRecord::partition(board)).sort(SortRange::BeginsWith(prefix.into()));
+        let mut items = Vec::new();
+        loop {
+            let page = self.table.query(&query).await?;
+            items.extend(page.items);
+            match page.next {
+                Some(next) => query.start_after = Some(next),
+                None => return Ok(items),
+            }
+        }
     }
 
     /// All boards of the table. The index is eventual, so each is read again.
@@ -438,6 +446,9 @@ impl Shared {
             end_us: span.end_us,
             shards: records::ENTRY_SHARDS,
             checkpoint: None,
+            snapshot: None,
+            swept: false,
+            removing: false,
             version: 1,
         };
         let put = Operation::put_if(record.to_item(), Condition::Absent);
@@ -450,6 +461,9 @@ impl Shared {
             }
             Err(error) => return Err(error.into()),
         };
+        if record.snapshot.is_some() {
+            return Err(closed(board, state, &span));
+        }
         let live = Arc::new(Live::of(&record));
         self.ranking.open(&live.key, state.record.rules.order).await?;
         board.add_live(live.clone());
@@ -457,7 +471,60 @@ impl Shared {
         Ok(live)
     }
 
+    /// Changes a season's record, after as many attempts as it takes. Nothing is written if `change` says no.
+    pub(crate) async fn change_season(
+        &self,
+        season: &SeasonKey,
+        change: impl Fn(&mut SeasonRecord) -> bool,
+    ) -> Result<SeasonRecord> {
+        for _ in 0..ATTEMPTS_MAX {
+            let Some(mut record) = self.season_record(season).await? else { return Err(Error::Contended) };
+            if !change(&mut record) {
+                return Ok(record);
+            }
+            let condition = Condition::VersionEquals(record.version);
+            record.version += 1;
+            match self.table.transact(vec![Operation::put_if(record.to_item(), condition)]).await {
+                Ok(_) => return Ok(record),
+                Err(TableError::ConditionFailed { .. } | TableError::Conflict) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Err(Error::Contended)
+    }
+
+    /// Changes a board's record, after as many attempts as it takes, if there is one. Rules are changed by [`Boards::change_board`] alone.
+    pub(crate) async fn change_board_record(
+        &self,
+        board: &Board,
+        change: impl Fn(&mut BoardRecord),
+    ) -> Result<()> {
+        for _ in 0..ATTEMPTS_MAX {
+            let item = self.table.get(&BoardRecord::key(&board.id), Consistency::Strong).await?;
+            let Some(item) = item else { return Ok(()) };
+            let mut record = BoardRecord::from_item(&item)?;
+            let condition = Condition::VersionEquals(record.version);
+            change(&mut record);
+            record.version += 1;
+            match self.table.transact(vec![Operation::put_if(record.to_item(), condition)]).await {
+                Ok(_) => return board.replace(record),
+                Err(TableError::ConditionFailed { .. } | TableError::Conflict) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Err(Error::Contended)
+    }
+
     pub(crate) fn count(counter: &AtomicU64, by: u64) {
         counter.fetch_add(by, Ordering::Relaxed);
+    }
+}
+
+/// Why a play of a season that takes none is refused.
+pub(crate) fn closed(board: &Board, state: &State, span: &SeasonSpan) -> Error {
+    Error::SeasonClosed {
+        board: board.id.clone(),
+        season: span.season.to_string(),
+        until: span.takes_plays_until(&state.record.rules),
     }
 }

@@ -1,19 +1,23 @@
 //! Reading: the top, pages, one user, those around them, several at once, how scores are spread.
 //!
-//! Live seasons are answered by the ranking. A season of this moment that nobody has played in yet is empty, not unknown.
+//! Live seasons are answered by the ranking, finished ones by their snapshot. A season of this moment that nobody has played in yet is empty, not
+//! unknown. A season may become final between being found and being asked; it is asked for once more then.
 
 use std::sync::Arc;
 
-use rank_tree::ScoreRange;
+use rank_tree::{Mark, ScoreRange};
 use standings_table::{Query, Text};
 
 use crate::cursor;
 use crate::error::{Error, Result};
 use crate::ids::{BoardId, UserId};
+use crate::past::PastStart;
 use crate::points;
-use crate::ranking::{Page, PageRequest, Placed, SeasonKey, Start};
+use crate::ranking::{PageRequest, Placed, SeasonKey, Start};
+use crate::records::SnapshotRow;
 use crate::season::Season;
-use crate::service::{Board, Boards, Live, Shared, State};
+use crate::service::{Boards, Live, Shared, State};
+use crate::snapshots::Past;
 
 /// The most users in one page.
 pub const PAGE_USERS_MAX: usize = 1_000;
@@ -54,6 +58,30 @@ pub struct ListRequest {
     pub min_score: Option<String>,
     /// The highest score.
     pub max_score: Option<String>,
+}
+
+impl ListRequest {
+    /// The scores asked for, if any are.
+    pub(crate) fn range(&self, decimals: u8) -> Result<Option<ScoreRange>> {
+        let score = |field, text: &Option<String>, default| match text {
+            None => Ok(default),
+            Some(text) => points::parse(text, decimals).map_err(|error| match error {
+                Error::InvalidPoints { why } => Error::InvalidQuestion { field, why: why.to_owned() },
+                _ => Error::InvalidQuestion { field, why: "must fit into 64 bits".to_owned() },
+            }),
+        };
+        let range = match (&self.min_score, &self.max_score) {
+            (None, None) => return Ok(None),
+            (min, max) => ScoreRange {
+                min: score("min_score", min, i64::MIN)?,
+                max: score("max_score", max, i64::MAX)?,
+            },
+        };
+        if range.min > range.max {
+            return invalid("min_score", "must not be more than max_score".to_owned());
+        }
+        Ok(Some(range))
+    }
 }
 
 /// A list of users, best first.
@@ -114,11 +142,31 @@ pub struct Spread {
     pub decimals: u8,
 }
 
-/// A season that was asked for: with entries, or still empty.
+/// A season that was asked for.
 struct Asked {
     season: Season,
-    live: Option<Arc<Live>>,
+    place: Place,
     state: Arc<State>,
+}
+
+/// Where the answers are.
+enum Place {
+    /// In the ranking.
+    Live(Arc<Live>),
+    /// In a snapshot.
+    Past(Arc<Past>),
+    /// Nobody has played yet.
+    Empty,
+}
+
+/// Asks once more if the season became final meanwhile.
+macro_rules! asking {
+    ($self:ident, $board:expr, $season:expr, $ask:expr) => {
+        match $ask {
+            Err(Error::NotReady { .. }) if $self.shared.is_past($board, $season) => $ask,
+            answer => answer,
+        }
+    };
 }
 
 impl Boards {
@@ -127,13 +175,14 @@ impl Boards {
     /// # Errors
     /// [`Error::UnknownBoard`], [`Error::UnknownSeason`], [`Error::InvalidCursor`], [`Error::InvalidQuestion`], [`Error::NotReady`].
     pub async fn list(&self, board: &BoardId, request: &ListRequest) -> Result<List> {
+        asking!(self, board, request.season.as_deref(), self.list_once(board, request).await)
+    }
+
+    async fn list_once(&self, board: &BoardId, request: &ListRequest) -> Result<List> {
         let asked = self.shared.asked(board, request.season.as_deref())?;
         let rules = &asked.state.record.rules;
         let key = SeasonKey { board: board.clone(), season: asked.season.clone() };
-        let limit = request.limit.unwrap_or(10);
-        if !(1..=PAGE_USERS_MAX).contains(&limit) {
-            return invalid("limit", format!("must be 1 to {PAGE_USERS_MAX}"));
-        }
+        let limit = checked_limit(request.limit, 10)?;
         let start = match (&request.cursor, request.from_rank) {
             (Some(_), Some(_)) => return invalid("from_rank", "cannot be combined with cursor".to_owned()),
             (Some(text), None) => Start::After(cursor::decode(&key, text)?),
@@ -141,44 +190,30 @@ impl Boards {
             (None, Some(rank)) => Start::Position(rank - 1),
             (None, None) => Start::Position(0),
         };
-        let score = |field, text: &Option<String>, default| match text {
-            None => Ok(default),
-            Some(text) => points::parse(text, rules.decimals).map_err(|error| match error {
-                Error::InvalidPoints { why } => Error::InvalidQuestion { field, why: why.to_owned() },
-                _ => Error::InvalidQuestion { field, why: "must fit into 64 bits".to_owned() },
-            }),
-        };
-        let range = match (&request.min_score, &request.max_score) {
-            (None, None) => None,
-            (min, max) => Some(ScoreRange {
-                min: score("min_score", min, i64::MIN)?,
-                max: score("max_score", max, i64::MAX)?,
-            }),
-        };
-        if range.is_some_and(|range| range.min > range.max) {
-            return invalid("min_score", "must not be more than max_score".to_owned());
-        }
+        let range = request.range(rules.decimals)?;
         if range.is_some() && request.from_rank.is_some() {
             return invalid("from_rank", "cannot be combined with min_score or max_score".to_owned());
         }
-        let page = match &asked.live {
-            Some(live) => {
+        let (rows, total, players, last) = match &asked.place {
+            Place::Live(live) => {
                 let request = PageRequest { start, range, limit, ties: rules.ties };
-                self.shared.ranking.page(&live.key, &request).await?
+                let page = self.shared.ranking.page(&live.key, &request).await?;
+                let last = page.more.then(|| page.rows.last().map(crate::ranking::mark_of)).flatten();
+                (self.shared.name(page.rows).await?, page.total, page.players, last)
             }
-            None => Page::default(),
+            Place::Past(past) => {
+                let start = match start {
+                    Start::Position(position) => PastStart::Position(position),
+                    Start::After(mark) => PastStart::After(UserId::new(mark.user)?),
+                };
+                let page = self.shared.past_page(past, start, range, limit as u64).await?;
+                let last = page.more.then(|| page.rows.last().map(mark_of_past)).flatten();
+                (page.rows.into_iter().map(Row::from).collect(), page.total, past.facts.players, last)
+            }
+            Place::Empty => (Vec::new(), 0, 0, None),
         };
-        let next_cursor = page.more.then(|| page.rows.last()).flatten();
-        let next_cursor = next_cursor.map(|last| cursor::encode(&key, &crate::ranking::mark_of(last)));
-        let (total, players) = (page.total, page.players);
-        Ok(List {
-            rows: self.shared.name(page.rows).await?,
-            total,
-            players,
-            season: asked.season,
-            next_cursor,
-            decimals: rules.decimals,
-        })
+        let next_cursor = last.map(|mark| cursor::encode(&key, &mark));
+        Ok(List { rows, total, players, season: asked.season, next_cursor, decimals: rules.decimals })
     }
 
     /// A number that is another one whenever a list of the board may be another one, and the season it is about.
@@ -187,9 +222,13 @@ impl Boards {
     /// As [`Boards::list`].
     pub async fn generation(&self, board: &BoardId, season: Option<&str>) -> Result<(Season, u64, u64, i64)> {
         let asked = self.shared.asked(board, season)?;
-        let generation = match &asked.live {
-            Some(live) => self.shared.ranking.generation(&live.key).await?,
-            None => 0,
+        let generation = match &asked.place {
+            Place::Live(live) => self.shared.ranking.generation(&live.key).await?,
+            // Never changes again, names included: those are of its time.
+            Place::Past(past) => {
+                return Ok((asked.season, past.facts.taken_at.unsigned_abs() | 1 << 63, 0, 0));
+            }
+            Place::Empty => 0,
         };
         Ok((asked.season, generation, self.shared.names.epoch(), asked.state.record.version))
     }
@@ -204,18 +243,40 @@ impl Boards {
         user: &UserId,
         season: Option<&str>,
     ) -> Result<UserStanding> {
+        asking!(self, board, season, self.standing_once(board, user, season).await)
+    }
+
+    async fn standing_once(
+        &self,
+        board: &BoardId,
+        user: &UserId,
+        season: Option<&str>,
+    ) -> Result<UserStanding> {
         let asked = self.shared.asked(board, season)?;
         let ties = asked.state.record.rules.ties;
-        let found = match &asked.live {
-            Some(live) => self.shared.ranking.standing(&live.key, user.as_str(), ties).await?,
-            None => None,
+        let found = match &asked.place {
+            Place::Live(live) => match self.shared.ranking.standing(&live.key, user.as_str(), ties).await? {
+                Some(found) => {
+                    let row = self.shared.name(vec![found.placed]).await?.pop();
+                    row.map(|row| (row, found.not_better, found.players))
+                }
+                None => None,
+            },
+            Place::Past(past) => {
+                let players = past.facts.players;
+                let row = self.shared.past_row(past, user).await?;
+                row.map(|row| (players.saturating_sub(row.better), row))
+                    .map(|(not_better, row)| (Row::from(row), not_better, players))
+            }
+            Place::Empty => None,
         };
-        let Some(found) = found else { return Err(self.shared.absent(board, user, &asked.season).await) };
-        let mut rows = self.shared.name(vec![found.placed]).await?;
+        let Some((row, not_better, players)) = found else {
+            return Err(self.shared.absent(board, user, &format!("season {}", asked.season)).await);
+        };
         Ok(UserStanding {
-            row: rows.pop().ok_or(Error::Contended)?,
-            percentile: found.not_better as f64 / found.players as f64 * 100.0,
-            players: found.players,
+            row,
+            percentile: not_better as f64 / players as f64 * 100.0,
+            players,
             season: asked.season,
             decimals: asked.state.record.rules.decimals,
         })
@@ -238,17 +299,39 @@ impl Boards {
                 return invalid(field, format!("must be at most {}", PAGE_USERS_MAX / 2));
             }
         }
+        asking!(self, board, season, self.around_once(board, user, above, below, season).await)
+    }
+
+    async fn around_once(
+        &self,
+        board: &BoardId,
+        user: &UserId,
+        above: usize,
+        below: usize,
+        season: Option<&str>,
+    ) -> Result<List> {
         let asked = self.shared.asked(board, season)?;
         let ties = asked.state.record.rules.ties;
-        let page = match &asked.live {
-            Some(live) => self.shared.ranking.around(&live.key, user.as_str(), above, below, ties).await?,
-            None => None,
+        let found = match &asked.place {
+            Place::Live(live) => {
+                match self.shared.ranking.around(&live.key, user.as_str(), above, below, ties).await? {
+                    Some(page) => Some((self.shared.name(page.rows).await?, page.players)),
+                    None => None,
+                }
+            }
+            Place::Past(past) => {
+                let rows = self.shared.past_around(past, user, above as u64, below as u64).await?;
+                rows.map(|rows| (rows.into_iter().map(Row::from).collect(), past.facts.players))
+            }
+            Place::Empty => None,
         };
-        let Some(page) = page else { return Err(self.shared.absent(board, user, &asked.season).await) };
+        let Some((rows, players)) = found else {
+            return Err(self.shared.absent(board, user, &format!("season {}", asked.season)).await);
+        };
         Ok(List {
-            total: page.total,
-            players: page.players,
-            rows: self.shared.name(page.rows).await?,
+            total: players,
+            players,
+            rows,
             season: asked.season,
             next_cursor: None,
             decimals: asked.state.record.rules.decimals,
@@ -266,17 +349,30 @@ impl Boards {
         // Asked for twice is answered once.
         let mut seen = std::collections::HashSet::new();
         let users: Vec<UserId> = users.into_iter().filter(|user| seen.insert(user.clone())).collect();
+        asking!(self, board, season, self.lookup_once(board, &users, season).await)
+    }
+
+    async fn lookup_once(&self, board: &BoardId, users: &[UserId], season: Option<&str>) -> Result<Lookup> {
         let asked = self.shared.asked(board, season)?;
         let ties = asked.state.record.rules.ties;
-        let ids: Vec<&str> = users.iter().map(UserId::as_str).collect();
-        let (found, players) = match &asked.live {
-            Some(live) => self.shared.ranking.standings_of(&live.key, &ids, ties).await?,
-            None => (vec![None; ids.len()], 0),
+        let (found, players): (Vec<Option<Row>>, u64) = match &asked.place {
+            Place::Live(live) => {
+                let ids: Vec<&str> = users.iter().map(UserId::as_str).collect();
+                let (found, players) = self.shared.ranking.standings_of(&live.key, &ids, ties).await?;
+                let there: Vec<bool> = found.iter().map(Option::is_some).collect();
+                let mut rows = self.shared.name(found.into_iter().flatten().collect()).await?.into_iter();
+                (there.into_iter().map(|there| if there { rows.next() } else { None }).collect(), players)
+            }
+            Place::Past(past) => {
+                let rows = self.shared.past_rows_of(past, users).await?;
+                (rows.into_iter().map(|row| row.map(Row::from)).collect(), past.facts.players)
+            }
+            Place::Empty => (vec![None; users.len()], 0),
         };
         let missing = users.iter().zip(&found).filter(|(_, found)| found.is_none());
         let missing = missing.map(|(user, _)| user.clone()).collect();
         Ok(Lookup {
-            rows: self.shared.name(found.into_iter().flatten().collect()).await?,
+            rows: found.into_iter().flatten().collect(),
             missing,
             players,
             season: asked.season,
@@ -297,11 +393,21 @@ impl Boards {
         if !(1..=HISTOGRAM_BUCKETS_MAX).contains(&buckets) {
             return invalid("buckets", format!("must be 1 to {HISTOGRAM_BUCKETS_MAX}"));
         }
+        asking!(self, board, season, self.distribution_once(board, buckets, season).await)
+    }
+
+    async fn distribution_once(
+        &self,
+        board: &BoardId,
+        buckets: usize,
+        season: Option<&str>,
+    ) -> Result<Spread> {
         let asked = self.shared.asked(board, season)?;
         let quantiles: Vec<f64> = PERCENTILES.iter().map(|percent| percent / 100.0).collect();
-        let distribution = match &asked.live {
-            Some(live) => self.shared.ranking.distribution(&live.key, buckets, &quantiles).await?,
-            None => {
+        let distribution = match &asked.place {
+            Place::Live(live) => self.shared.ranking.distribution(&live.key, buckets, &quantiles).await?,
+            Place::Past(past) => self.shared.past_distribution(past, buckets, &quantiles).await?,
+            Place::Empty => {
                 crate::ranking::Distribution { quantiles: vec![None; quantiles.len()], ..Default::default() }
             }
         };
@@ -316,31 +422,39 @@ impl Shared {
         if state.record.deleted_users.is_some() {
             return Err(Error::BoardBeingDeleted { board: board.id.clone() });
         }
-        match season {
-            None => {
-                let now = self.clock.now_us();
-                if let Some(live) = board.recent(now) {
-                    return Ok(Asked { season: live.span.season.clone(), live: Some(live), state });
+        let now = self.clock.now_us();
+        let (span, running) = match season {
+            None => match board.recent(now) {
+                Some(live) => {
+                    return Ok(Asked { season: live.span.season.clone(), place: Place::Live(live), state });
                 }
-                let season = state.calendar.season_at(now)?.season;
-                Ok(Asked { live: board.live_named(&season), season, state })
+                None => (state.calendar.season_at(now)?, true),
+            },
+            Some(name) => {
+                let span = state.calendar.season_named(name)?;
+                let running = span.start_us <= now && span.takes_plays(&state.record.rules, now);
+                (span, running)
             }
-            Some(name) => self.asked_by_name(&board, state, name),
-        }
+        };
+        let season = span.season;
+        // Live first: a season is added to the snapshots before it is taken from the live ones.
+        let place = match (board.live_named(&season), board.snapshots.of_season(&season)) {
+            (Some(live), _) => Place::Live(live),
+            (None, Some(past)) => Place::Past(past),
+            (None, None) if running => Place::Empty,
+            (None, None) => {
+                return Err(Error::UnknownSeason { board: board.id.clone(), season: season.to_string() });
+            }
+        };
+        Ok(Asked { season, place, state })
     }
 
-    fn asked_by_name(&self, board: &Board, state: Arc<State>, name: &str) -> Result<Asked> {
-        let span = state.calendar.season_named(name)?;
-        let live = board.live_named(&span.season);
-        let now = self.clock.now_us();
-        if live.is_none() && !(span.start_us <= now && span.takes_plays(&state.record.rules, now)) {
-            return Err(Error::UnknownSeason { board: board.id.clone(), season: name.to_owned() });
-        }
-        Ok(Asked { season: span.season, live, state })
+    fn is_past(&self, board: &BoardId, season: Option<&str>) -> bool {
+        self.asked(board, season).is_ok_and(|asked| matches!(asked.place, Place::Past(_)))
     }
 
     /// Why a user has no standing.
-    async fn absent(&self, board: &BoardId, user: &UserId, season: &Season) -> Error {
+    pub(crate) async fn absent(&self, board: &BoardId, user: &UserId, season: &str) -> Error {
         let anything = self.table.query(&Query::table(format!("USER#{user}")).limit(1)).await;
         match anything {
             Ok(page) if page.items.is_empty() => Error::UnknownUser { user: user.clone() },
@@ -363,6 +477,35 @@ impl Shared {
     }
 }
 
-fn invalid<T>(field: &'static str, why: String) -> Result<T> {
+impl From<SnapshotRow> for Row {
+    fn from(row: SnapshotRow) -> Self {
+        Self {
+            user: row.user.as_str().into(),
+            name: row.name.map(Arc::from),
+            rank: row.rank,
+            score: row.score,
+            reached_at: row.reached_at,
+        }
+    }
+}
+
+pub(crate) fn mark_of_past(row: &SnapshotRow) -> Mark {
+    Mark {
+        score: row.score,
+        reached_at: u64::try_from(row.reached_at).unwrap_or(0),
+        user: row.user.to_string(),
+    }
+}
+
+pub(crate) fn invalid<T>(field: &'static str, why: String) -> Result<T> {
     Err(Error::InvalidQuestion { field, why })
+}
+
+/// How many rows a page may have.
+pub(crate) fn checked_limit(limit: Option<usize>, default: usize) -> Result<usize> {
+    let limit = limit.unwrap_or(default);
+    if !(1..=PAGE_USERS_MAX).contains(&limit) {
+        return invalid("limit", format!("must be 1 to {PAGE_USERS_MAX}"));
+    }
+    Ok(limit)
 }

@@ -2,12 +2,15 @@
 
 use std::sync::Arc;
 
-use standings_table::{Condition, Consistency, Error as TableError, Operation};
+use standings_table::{
+    Condition, Consistency, Error as TableError, Key, Operation, Query, SortRange, limits,
+};
 
 use crate::error::{Error, Result};
 use crate::ids::UserId;
-use crate::records::UserRecord;
+use crate::records::{NameRecord, UserRecord};
 use crate::service::{ATTEMPTS_MAX, Boards};
+use crate::standings::{checked_limit, invalid};
 
 /// The longest name, in bytes: four for each of 64 characters.
 pub const NAME_BYTES_MAX: usize = 256;
@@ -54,8 +57,17 @@ impl Boards {
                     Some(stored) => Condition::VersionEquals(stored.version),
                     None => Condition::Absent,
                 };
-                let put = Operation::put_if(record.to_item(), condition);
-                match shared.table.transact(vec![put]).await {
+                let mut operations = vec![Operation::put_if(record.to_item(), condition)];
+                let name_key = |name: &String| NameRecord::key(&user, name);
+                let old = stored.as_ref().and_then(|stored| stored.name.as_ref()).map(name_key);
+                if let Some(name) = &name {
+                    let item = NameRecord { user: user.clone(), name: name.clone() }.to_item();
+                    operations.extend(old.filter(|old| *old != item.key).map(Operation::delete));
+                    operations.push(Operation::put(item));
+                } else {
+                    operations.extend(old.map(Operation::delete));
+                }
+                match shared.table.transact(operations).await {
                     Ok(_) => {
                         shared.names.changed(&user, name.as_deref());
                         return Ok((record, stored.is_none()));
@@ -78,17 +90,89 @@ impl Boards {
         let user = user.clone();
         let done = tokio::spawn(async move {
             let _lock = shared.locks.lock(user.as_str()).await;
-            let delete = Operation::delete_if(UserRecord::key(&user), Condition::Present);
-            match shared.table.transact(vec![delete]).await {
-                Ok(_) => {
-                    shared.names.changed(&user, None);
-                    Ok(())
+            for _ in 0..ATTEMPTS_MAX {
+                let stored = shared.table.get(&UserRecord::key(&user), Consistency::Strong).await?;
+                let Some(stored) = stored.as_ref().map(UserRecord::from_item).transpose()? else {
+                    return Err(Error::UnknownUser { user });
+                };
+                let condition = Condition::VersionEquals(stored.version);
+                let mut operations = vec![Operation::delete_if(UserRecord::key(&user), condition)];
+                operations.extend(stored.name.map(|name| Operation::delete(NameRecord::key(&user, &name))));
+                match shared.table.transact(operations).await {
+                    Ok(_) => {
+                        shared.names.changed(&user, None);
+                        return Ok(());
+                    }
+                    Err(TableError::ConditionFailed { .. } | TableError::Conflict) => {}
+                    Err(error) => return Err(error.into()),
                 }
-                Err(TableError::ConditionFailed { .. }) => Err(Error::UnknownUser { user }),
-                Err(error) => Err(error.into()),
             }
+            Err(Error::Contended)
         });
         done.await.unwrap_or(Err(Error::Contended))
+    }
+
+    /// Users of a name, whatever its case, by id; at most so many.
+    ///
+    /// # Errors
+    /// [`Error::InvalidQuestion`], or what the table says.
+    pub async fn users_named(&self, name: &str, limit: Option<usize>) -> Result<Vec<NameRecord>> {
+        let limit = checked_limit(limit, 10)?;
+        if name.is_empty() {
+            return invalid("name", "must not be empty".to_owned());
+        }
+        let mut query = Query::index("ByData", UserRecord::name_partition(name)).limit(limit);
+        let mut found = Vec::new();
+        loop {
+            let page = self.shared.table.query(&query).await?;
+            let keys: Vec<Key> = page.items.into_iter().map(|item| item.key).collect();
+            for chunk in keys.chunks(limits::BATCH_GET_KEYS_MAX) {
+                // The index may lag behind a rename: what counts is the profile.
+                for item in
+                    self.shared.table.batch_get(chunk, Consistency::Strong).await?.into_iter().flatten()
+                {
+                    let UserRecord { user, name: stored, .. } = UserRecord::from_item(&item)?;
+                    let stored = stored.filter(|stored| stored.to_lowercase() == name.to_lowercase());
+                    found.extend(stored.map(|name| NameRecord { user, name }));
+                }
+            }
+            match page.next {
+                Some(next) if found.len() < limit => query.start_after = Some(next),
+                _ => break,
+            }
+        }
+        found.sort_by(|a, b| a.user.cmp(&b.user));
+        found.truncate(limit);
+        Ok(found)
+    }
+
+    /// Users whose name begins so, whatever its case, by name; at most so many.
+    ///
+    /// # Errors
+    /// [`Error::InvalidQuestion`] if too little of the name is said, or what the table says.
+    pub async fn users_beginning(&self, prefix: &str, limit: Option<usize>) -> Result<Vec<NameRecord>> {
+        let limit = checked_limit(limit, 10)?;
+        let prefix = prefix.to_lowercase();
+        if prefix.chars().count() < NameRecord::PREFIX_CHARACTERS {
+            let least = NameRecord::PREFIX_CHARACTERS;
+            return invalid("prefix", format!("must be at least {least} characters long"));
+        }
+        let mut query = Query::table(NameRecord::partition(&prefix))
+            .sort(SortRange::BeginsWith(prefix.as_str().into()))
+            .limit(limit);
+        let mut found = Vec::new();
+        loop {
+            let page = self.shared.table.query(&query).await?;
+            for item in &page.items {
+                found.push(NameRecord::from_item(item)?);
+            }
+            match page.next {
+                Some(next) if found.len() < limit => query.start_after = Some(next),
+                _ => break,
+            }
+        }
+        found.truncate(limit);
+        Ok(found)
     }
 
     /// A user's name, from what is kept at hand.

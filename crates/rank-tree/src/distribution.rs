@@ -61,26 +61,25 @@ impl RankTree {
         Some(ScoreRange { min: best.min(worst), max: best.max(worst) })
     }
 
-    /// Users by score: the span from the lowest to the highest score in at most `buckets` parts of the same width, lowest
-    /// first (the last may be narrower). Never more than [`BUCKETS_MAX`].
+    /// Users by score: the span from the lowest to the highest score in [`buckets_of`] it.
     pub fn histogram(&self, buckets: usize) -> Vec<Bucket> {
         let Some(span) = self.score_span() else { return Vec::new() };
-        if buckets == 0 {
-            return Vec::new();
-        }
-        // The span of all i64 needs 65 bits.
-        let (min, max) = (i128::from(span.min), i128::from(span.max));
-        let scores = max - min + 1;
-        let buckets = buckets.min(BUCKETS_MAX) as i128;
-        let width = (scores + buckets - 1) / buckets;
-        let count = (scores + width - 1) / width;
-        let narrow = |score: i128| i64::try_from(score).expect("between two scores");
-        (0..count)
-            .map(|bucket| {
-                let low = min + bucket * width;
-                let range = ScoreRange { min: narrow(low), max: narrow((low + width - 1).min(max)) };
-                Bucket { range, users: self.between(range) }
-            })
-            .collect()
+        buckets_of(span, buckets).map(|range| Bucket { range, users: self.between(range) }).collect()
     }
+}
+
+/// A span of scores in at most `buckets` parts of the same width, lowest first (the last may be narrower). Never more than
+/// [`BUCKETS_MAX`].
+pub fn buckets_of(span: ScoreRange, buckets: usize) -> impl Iterator<Item = ScoreRange> {
+    // The span of all i64 needs 65 bits.
+    let (min, max) = (i128::from(span.min), i128::from(span.max));
+    let scores = (max - min + 1).max(0);
+    let buckets = buckets.min(BUCKETS_MAX) as i128;
+    let width = if buckets == 0 { 1 } else { ((scores + buckets - 1) / buckets).max(1) };
+    let count = if buckets == 0 { 0 } else { (scores + width - 1) / width };
+    let narrow = |score: i128| i64::try_from(score).expect("between two scores");
+    (0..count).map(move |bucket| {
+        let low = min + bucket * width;
+        ScoreRange { min: narrow(low), max: narrow((low + width - 1).min(max)) }
+    })
 }

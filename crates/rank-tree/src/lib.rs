@@ -44,7 +44,7 @@ mod tree;
 mod users;
 
 pub use checkpoint::{CheckpointError, CheckpointWriter};
-pub use distribution::{BUCKETS_MAX, Bucket};
+pub use distribution::{BUCKETS_MAX, Bucket, buckets_of};
 pub use error::Error;
 pub use order::{Order, Ties};
 pub use standings::{Mark, ScoreRange, Standing, Standings, StandingsBack};

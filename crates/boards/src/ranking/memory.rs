@@ -5,13 +5,16 @@
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
+use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard};
 
 use async_trait::async_trait;
 use rank_tree::{Mark, RankTree, Standing, Update, Users};
 use standings_table::Text;
 
-use super::{Change, Distribution, Page, PageRequest, Placed, PlacedAmong, Ranking, SeasonKey, Start};
+use super::frozen::{Listed, View, Views};
+use super::{
+    Change, Distribution, FrozenView, Page, PageRequest, Placed, PlacedAmong, Ranking, SeasonKey, Start,
+};
 use crate::board::{Order, Ties};
 use crate::error::{Error, Result};
 
@@ -28,6 +31,9 @@ pub struct MemoryRanking {
 
 struct Season {
     tree: RwLock<RankTree>,
+    /// Whoever has the tree's lock takes this one after it.
+    views: Mutex<Views>,
+    viewed: AtomicBool,
     ready: AtomicBool,
     generation: AtomicU64,
 }
@@ -43,6 +49,32 @@ pub struct SeasonMemory {
     pub bytes: usize,
     /// Whether it is complete.
     pub ready: bool,
+}
+
+impl Season {
+    fn before_changes(&self, tree: &RankTree, changes: &[Change<'_>]) {
+        if self.viewed.load(Ordering::Acquire) {
+            let mut views = self.views.lock().unwrap_or_else(PoisonError::into_inner);
+            for change in changes {
+                views.before_change(tree, change.user);
+            }
+            self.viewed.store(!views.is_empty(), Ordering::Release);
+        }
+    }
+}
+
+/// A season as it was at one moment.
+struct MemoryView {
+    season: Arc<Season>,
+    view: Arc<Mutex<View>>,
+}
+
+#[async_trait]
+impl FrozenView for MemoryView {
+    async fn next(&mut self, limit: usize) -> Result<Vec<Listed>> {
+        let tree = self.season.tree.read().unwrap_or_else(PoisonError::into_inner);
+        Ok(self.view.lock().unwrap_or_else(PoisonError::into_inner).next(&tree, limit))
+    }
 }
 
 impl MemoryRanking {
@@ -102,7 +134,13 @@ impl MemoryRanking {
 
     fn insert(&self, season: &SeasonKey, tree: RankTree, ready: bool) {
         let generation = AtomicU64::new(self.generations.fetch_add(1 << 40, Ordering::Relaxed));
-        let entry = Arc::new(Season { tree: RwLock::new(tree), ready: AtomicBool::new(ready), generation });
+        let entry = Arc::new(Season {
+            tree: RwLock::new(tree),
+            views: Mutex::default(),
+            viewed: AtomicBool::new(false),
+            ready: AtomicBool::new(ready),
+            generation,
+        });
         self.seasons.write().unwrap_or_else(PoisonError::into_inner).insert(season.clone(), entry);
     }
 
@@ -141,13 +179,28 @@ impl Ranking for MemoryRanking {
     }
 
     async fn close(&self, season: &SeasonKey) -> Result<()> {
-        self.seasons.write().unwrap_or_else(PoisonError::into_inner).remove(season);
+        let closed = self.seasons.write().unwrap_or_else(PoisonError::into_inner).remove(season);
+        // Letting go of millions of users takes a while, which nobody should wait for.
+        tokio::task::spawn_blocking(move || drop(closed));
         Ok(())
+    }
+
+    async fn freeze(&self, season: &SeasonKey, ties: Ties, from: u64) -> Result<(Box<dyn FrozenView>, u64)> {
+        let season = self.find(season)?;
+        // Alone: no change is under way that the view would not hear of.
+        let tree = season.tree.write().unwrap_or_else(PoisonError::into_inner);
+        let view = Arc::new(Mutex::new(View::new(&tree, ties, from)));
+        season.views.lock().unwrap_or_else(PoisonError::into_inner).add(&view);
+        season.viewed.store(true, Ordering::Release);
+        let players = tree.len();
+        drop(tree);
+        Ok((Box::new(MemoryView { season, view }), players))
     }
 
     async fn apply(&self, season: &SeasonKey, changes: &[Change<'_>]) -> Result<()> {
         let season = self.find(season)?;
         let mut tree = season.tree.write().unwrap_or_else(PoisonError::into_inner);
+        season.before_changes(&tree, changes);
         // Ids were checked where they came in; a tree refuses only ids that could never have become entries.
         let refused = |error: rank_tree::Error| Error::Damaged {
             key: error.to_string(),

@@ -6,6 +6,7 @@
 //!
 //! Every answer shows one moment: a page, its number of players and its total come from under one lock.
 
+mod frozen;
 mod memory;
 
 use async_trait::async_trait;
@@ -17,6 +18,7 @@ use crate::error::Result;
 use crate::ids::BoardId;
 use crate::season::Season;
 
+pub use frozen::Listed;
 pub(crate) use memory::mark_of;
 pub use memory::{MemoryRanking, SeasonMemory};
 
@@ -112,6 +114,13 @@ pub struct Distribution {
     pub span: Option<ScoreRange>,
 }
 
+/// A season as it was at one moment.
+#[async_trait]
+pub trait FrozenView: Send + Sync {
+    /// The next users in order, about so many; none at the end.
+    async fn next(&mut self, limit: usize) -> Result<Vec<Listed>>;
+}
+
 /// The index that answers "where".
 #[async_trait]
 pub trait Ranking: Send + Sync + 'static {
@@ -155,6 +164,10 @@ pub trait Ranking: Send + Sync + 'static {
         buckets: usize,
         quantiles: &[f64],
     ) -> Result<Distribution>;
+
+    /// The season as it is at this moment, from a place on (0 is the first), to be read while plays go on; and the number of players.
+    /// A view that does not begin with the first place is right only if nothing changes while it is read.
+    async fn freeze(&self, season: &SeasonKey, ties: Ties, from: u64) -> Result<(Box<dyn FrozenView>, u64)>;
 
     /// A number that is another one whenever the season's standings may be others.
     async fn generation(&self, season: &SeasonKey) -> Result<u64>;
