@@ -99,7 +99,14 @@ impl Boards {
             });
             closed.await.unwrap_or(Err(Error::Contended))?;
         }
-        self.season(board, season).await
+        let info = self.season(board, season).await?;
+        match info.state {
+            // The season of this moment, which nobody has played in yet: there is nothing to close.
+            SeasonState::Open => {
+                Err(Error::UnknownSeason { board: board.clone(), season: season.to_owned() })
+            }
+            SeasonState::Closing | SeasonState::Final => Ok(info),
+        }
     }
 
     /// A board's seasons, newest first: those with entries, the finished ones, and the one of this moment.
@@ -135,6 +142,22 @@ impl Boards {
         let seasons = self.seasons(board).await?;
         let found = seasons.into_iter().find(|info| info.span.season.as_str() == season);
         found.ok_or_else(|| Error::UnknownSeason { board: board.clone(), season: season.to_owned() })
+    }
+
+    /// How many seasons of each board are in each state, those on their way out left out.
+    pub fn season_counts(&self) -> Vec<(BoardId, [(SeasonState, u64); 3])> {
+        let count = |board: Arc<Board>| {
+            let (live, past) = (board.live(), board.snapshots.seasons());
+            let closing = live.iter().filter(|live| live.closing.load(Ordering::Acquire)).count();
+            let finished = past.iter().filter(|record| !record.removing).count();
+            let counts = [
+                (SeasonState::Open, (live.len() - closing) as u64),
+                (SeasonState::Closing, closing as u64),
+                (SeasonState::Final, finished as u64),
+            ];
+            (board.id.clone(), counts)
+        };
+        self.shared.all_boards().into_iter().map(count).collect()
     }
 
     /// How far the snapshots are that are being taken, those of closing seasons included.

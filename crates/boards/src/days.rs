@@ -74,11 +74,24 @@ impl Boards {
         Ok(found)
     }
 
-    /// One snapshot; `latest` is the newest complete one of a day, or of all if there is none of a day.
+    /// One snapshot; `latest` is the newest complete one of a day, or of all if there is none of a day. A finished season is
+    /// one under its own name.
     ///
     /// # Errors
     /// [`Error::UnknownSnapshot`].
     pub fn snapshot(&self, board: &BoardId, label: &str) -> Result<SnapshotInfo> {
+        if let Some(past) = self.shared.find(board)?.snapshots.of_season(&Season::stored(label)) {
+            return Ok(SnapshotInfo {
+                label: past.label.clone(),
+                season: past.facts.season.clone(),
+                due_at: None,
+                taken_at: past.facts.taken_at,
+                finished_at: past.facts.finished_at,
+                players: past.facts.players,
+                done: past.facts.players,
+                official: past.facts.official,
+            });
+        }
         let found = self.snapshots(board)?;
         let unknown = || Error::UnknownSnapshot { board: board.clone(), label: label.to_owned() };
         if label == LATEST {
@@ -199,34 +212,23 @@ impl Boards {
         if found.state().record.deleted_users.is_some() {
             return Err(Error::BoardBeingDeleted { board: board.clone() });
         }
-        let unknown = || Error::UnknownSnapshot { board: board.clone(), label: label.to_owned() };
-        // A finished season is a snapshot under its own name.
-        if let Some(past) = found.snapshots.of_season(&Season::stored(label)) {
-            let facts = &past.facts;
-            let snapshot = SnapshotInfo {
-                label: past.label.clone(),
-                season: facts.season.clone(),
-                due_at: None,
-                taken_at: facts.taken_at,
-                finished_at: facts.finished_at,
-                players: facts.players,
-                done: facts.players,
-                official: facts.official,
-            };
-            return Ok((found, past, snapshot));
-        }
-        let snapshot = self.snapshot(board, label)?;
-        let past = found.snapshots.of_label(&snapshot.label).ok_or_else(|| {
-            if snapshot.finished_at.is_none() {
-                Error::SnapshotNotReady {
-                    label: label.to_owned(),
-                    done: snapshot.done,
-                    players: snapshot.players,
-                }
-            } else {
-                unknown()
+        let not_ready = |done, players| Error::SnapshotNotReady { label: label.to_owned(), done, players };
+        let snapshot = match self.snapshot(board, label) {
+            Ok(snapshot) => snapshot,
+            // A season that is closing is a snapshot soon.
+            Err(error) => {
+                let mut under_way = found.snapshots.all_under_way().into_iter();
+                let taken = under_way.find(|(taken, _, _)| taken.as_str() == label);
+                return Err(taken.map_or(error, |(_, done, players)| not_ready(done, players)));
             }
-        })?;
+        };
+        if snapshot.finished_at.is_none() {
+            return Err(not_ready(snapshot.done, snapshot.players));
+        }
+        let past = found.snapshots.of_season(&Season::stored(snapshot.label.as_str()));
+        let past = past
+            .or_else(|| found.snapshots.of_label(&snapshot.label))
+            .ok_or_else(|| Error::UnknownSnapshot { board: board.clone(), label: label.to_owned() })?;
         Ok((found, past, snapshot))
     }
 }

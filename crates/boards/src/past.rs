@@ -53,6 +53,7 @@ impl Shared {
             let keys: Vec<_> =
                 chunk.iter().map(|user| SnapshotRow::key(user, &past.board, &past.label)).collect();
             for item in self.table.batch_get(&keys, Consistency::Strong).await? {
+                let item = item.filter(|item| !SnapshotRow::is_kept_best(item));
                 rows.push(item.as_ref().map(SnapshotRow::from_item).transpose()?);
             }
         }

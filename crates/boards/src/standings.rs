@@ -216,6 +216,14 @@ impl Boards {
         Ok(List { rows, total, players, season: asked.season, next_cursor, decimals: rules.decimals })
     }
 
+    /// When a season took its last play, if it is final: no answer about it changes any more, names included.
+    pub fn finished(&self, board: &BoardId, season: &str) -> Option<i64> {
+        match self.shared.asked(board, Some(season)).ok()?.place {
+            Place::Past(past) => Some(past.facts.taken_at),
+            Place::Live(_) | Place::Empty => None,
+        }
+    }
+
     /// A number that is another one whenever a list of the board may be another one, and the season it is about.
     ///
     /// # Errors

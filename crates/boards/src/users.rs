@@ -118,8 +118,8 @@ impl Boards {
     /// [`Error::InvalidQuestion`], or what the table says.
     pub async fn users_named(&self, name: &str, limit: Option<usize>) -> Result<Vec<NameRecord>> {
         let limit = checked_limit(limit, 10)?;
-        if name.is_empty() {
-            return invalid("name", "must not be empty".to_owned());
+        if !(1..=NAME_BYTES_MAX).contains(&name.len()) {
+            return invalid("name", format!("must be 1 to {NAME_BYTES_MAX} bytes long"));
         }
         let mut query = Query::index("ByData", UserRecord::name_partition(name)).limit(limit);
         let mut found = Vec::new();
@@ -156,6 +156,10 @@ impl Boards {
         if prefix.chars().count() < NameRecord::PREFIX_CHARACTERS {
             let least = NameRecord::PREFIX_CHARACTERS;
             return invalid("prefix", format!("must be at least {least} characters long"));
+        }
+        // No name is longer, and a key could not be.
+        if prefix.len() > 2 * NAME_BYTES_MAX {
+            return invalid("prefix", format!("must be at most {NAME_BYTES_MAX} bytes long"));
         }
         let mut query = Query::table(NameRecord::partition(&prefix))
             .sort(SortRange::BeginsWith(prefix.as_str().into()))
