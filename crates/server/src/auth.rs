@@ -92,6 +92,14 @@ pub enum AuthError {
     },
 }
 
+impl AuthError {
+    fn board_not_allowed(key: &ApiKey, board: Option<&str>) -> AuthError {
+        let allowed: Vec<String> = key.board_prefixes.iter().map(|prefix| format!("`{prefix}`")).collect();
+        let asked = board.map_or_else(|| "the whole server".to_owned(), |board| format!("`{board}`"));
+        AuthError::BoardNotAllowed { id: key.id.clone(), allowed: allowed.join(", "), asked }
+    }
+}
+
 /// Listening to the world without keys would let everybody change every score.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
@@ -169,14 +177,7 @@ impl KeyRing {
             None => key.board_prefixes.is_empty() || needed < Role::Admin,
         };
         if !allowed {
-            let allowed: Vec<String> =
-                key.board_prefixes.iter().map(|prefix| format!("`{prefix}`")).collect();
-            let asked = board.map_or_else(|| "the whole server".to_owned(), |board| format!("`{board}`"));
-            return Err(AuthError::BoardNotAllowed {
-                id: key.id.clone(),
-                allowed: allowed.join(", "),
-                asked,
-            });
+            return Err(AuthError::board_not_allowed(key, board));
         }
         Ok(Caller(Some(held.clone())))
     }
@@ -220,6 +221,16 @@ impl Caller {
     /// Whether the caller may touch this board: for lists, and batches across boards.
     pub fn allows_board(&self, board: &str) -> bool {
         self.0.as_ref().is_none_or(|held| held.key.allows_board(board))
+    }
+
+    /// The same as a refusal, for a board that is named elsewhere than in the path.
+    pub fn check_board(&self, board: &str) -> Result<(), AuthError> {
+        match &self.0 {
+            Some(held) if !held.key.allows_board(board) => {
+                Err(AuthError::board_not_allowed(&held.key, Some(board)))
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Takes one request from the key's rate.

@@ -5,7 +5,8 @@ use super::output::{self, cell};
 
 const EXAMPLE: &str = "\
 Example:
-  standings around ada --above 4 --below 4";
+  standings around ada --above 4 --below 4
+  standings around ada --season 2026-10";
 
 /// Show a user among those next above and below.
 #[derive(Debug, clap::Args)]
@@ -19,6 +20,9 @@ pub(super) struct Around {
     /// How many below.
     #[arg(long, value_name = "NUMBER")]
     below: Option<u32>,
+    /// Another season than the live one.
+    #[arg(long, value_name = "SEASON")]
+    season: Option<String>,
     #[command(flatten)]
     client: Client,
 }
@@ -27,7 +31,8 @@ impl Around {
     pub(super) fn run(self) -> anyhow::Result<()> {
         let path = self.client.path(&["scores", &self.user_id, "around"]);
         let number = |number: Option<u32>| number.map(|number| number.to_string());
-        let parameters = [("above", number(self.above)), ("below", number(self.below))];
+        let parameters =
+            [("above", number(self.above)), ("below", number(self.below)), ("season", self.season)];
         let reply = self.client.get(&path, &parameters)?;
         if self.client.json {
             return output::print_raw(&reply);

@@ -31,6 +31,11 @@ Example:
 Settings come from a file, from variables and from flags; each is stronger than the one before.
 `standings config` prints a sample file.";
 
+/// How often it is looked what time has made due; costs next to nothing when nothing is.
+const SETTLE_PAUSE: Duration = Duration::from_secs(1);
+/// The same while it fails.
+const SETTLE_PAUSE_MAX: Duration = Duration::from_secs(64);
+
 /// Serve boards over HTTP.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLE)]
@@ -52,7 +57,7 @@ impl Serve {
 /// The application as it is served, and what must be closed after it.
 struct Opened {
     app: Arc<App>,
-    /// Loads rankings, then writes checkpoints until it is stopped.
+    /// Loads rankings, then settles seasons and writes checkpoints until it is stopped.
     keeper: tokio::task::JoinHandle<()>,
     stop: Arc<tokio::sync::Notify>,
 }
@@ -76,11 +81,14 @@ async fn keep(boards: Boards, interval: Duration, stop: Arc<tokio::sync::Notify>
         tracing::error!(%error, "the rankings could not be loaded; they stay refused");
         return;
     }
+    let mut settling = tokio::task::JoinSet::new();
+    settling.spawn(settle(boards.clone()));
     let mut pause = interval;
     loop {
         tokio::select! {
             () = tokio::time::sleep(pause) => {}
-            () = stop.notified() => return,
+            // A season that is just being closed goes on at the next start.
+            () = stop.notified() => return settling.shutdown().await,
         }
         let begin = std::time::Instant::now();
         match boards.write_checkpoints().await {
@@ -93,6 +101,26 @@ async fn keep(boards: Boards, interval: Duration, stop: Arc<tokio::sync::Notify>
             }
         }
         pause = interval.max(begin.elapsed() * 10);
+    }
+}
+
+/// Does what time makes due, as soon as the rankings are loaded and then for good: closes seasons, takes snapshots, lets go of what is too old.
+/// May be dropped wherever it waits.
+async fn settle(boards: Boards) {
+    let mut pause = SETTLE_PAUSE;
+    loop {
+        match boards.settle().await {
+            Ok(_) => pause = SETTLE_PAUSE,
+            Err(error) => {
+                // Less and less often: the same failure each second would help nobody.
+                pause = (pause * 2).min(SETTLE_PAUSE_MAX);
+                tracing::error!(
+                    %error, retry_seconds = pause.as_secs(),
+                    "what is due of seasons and snapshots could not be done; it is tried again"
+                );
+            }
+        }
+        tokio::time::sleep(pause).await;
     }
 }
 

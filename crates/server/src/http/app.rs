@@ -56,6 +56,12 @@ impl App {
         Arc::new(Self { boards, keys, start, lists: Cache::new(LISTS_KEPT) })
     }
 
+    /// The tag of a finished season, if that is what is asked for. Which season this moment has is another one soon, so it must be named.
+    pub(crate) fn finished(&self, board: &BoardId, season: Option<&str>) -> Option<Tag> {
+        let season = season?;
+        Some(Tag::of_final(season, self.boards.finished(board, season)?))
+    }
+
     /// Takes the keys in the table into use.
     ///
     /// # Errors
@@ -184,11 +190,24 @@ fn takes_gzip(value: &[u8]) -> bool {
 
 impl Accepts {
     /// Whether the caller has what the tag stands for.
-    pub(crate) fn has(&self, tag: &str) -> bool {
+    pub(crate) fn has(&self, tag: &Tag) -> bool {
         let Some(value) = self.if_none_match.as_ref().and_then(|value| value.to_str().ok()) else {
             return false;
         };
-        value.split(',').map(str::trim).any(|known| known == "*" || known == tag)
+        value.split(',').map(str::trim).any(|known| known == "*" || known == tag.text)
+    }
+
+    /// A reply with the tag of what it shows, unless the caller has it. The tag is taken first: what is shown may be newer, never older.
+    pub(crate) async fn tagged(
+        &self,
+        tag: Option<Tag>,
+        reply: impl AsyncFnOnce() -> Result<Response, Problem>,
+    ) -> Result<Response, Problem> {
+        match tag {
+            Some(tag) if self.has(&tag) => Ok(tag.not_modified()),
+            Some(tag) => Ok(tag.on(reply().await?)),
+            None => reply().await,
+        }
     }
 
     /// The body of a reply if it is short enough to be sent as it is to everyone.
@@ -222,21 +241,51 @@ impl Accepts {
     }
 }
 
-/// Says how caches may use a reply: those of browsers ask each time whether it still holds, those in between may serve it for a second.
-/// Each key has its own copy there, for what one key may see is nobody else's business.
-pub(crate) fn cacheable(headers: &mut HeaderMap, tag: &str) {
-    headers.insert(CACHE_CONTROL, HeaderValue::from_static("public, max-age=0, s-maxage=1"));
-    headers.insert(VARY, HeaderValue::from_static("accept-encoding, authorization, x-api-key"));
-    if let Ok(tag) = HeaderValue::from_str(tag) {
-        headers.insert(ETAG, tag);
-    }
+/// What a reply shows, for caches.
+#[derive(Debug)]
+pub(crate) struct Tag {
+    pub(crate) text: String,
+    control: &'static str,
 }
 
-/// "You have it already."
-pub(crate) fn not_modified(tag: &str) -> Response {
-    let mut response = StatusCode::NOT_MODIFIED.into_response();
-    cacheable(response.headers_mut(), tag);
-    response
+impl Tag {
+    /// Of something that may be another one in a moment: browsers ask each time whether it still holds, caches in between may serve it for a second.
+    pub(crate) fn of_now(text: String) -> Self {
+        Self { text, control: "public, max-age=0, s-maxage=1" }
+    }
+
+    /// Of something that never changes: whoever has it need not ask for a day. It holds across restarts. Caches in between ask each second all the
+    /// same, because they would serve a key that is revoked.
+    pub(crate) fn of_final(name: &str, taken_at_us: i64) -> Self {
+        // Another release may write it in another way.
+        let text = format!("W/\"{}-{name}-{taken_at_us:x}\"", env!("CARGO_PKG_VERSION"));
+        Self { text, control: "public, max-age=86400, s-maxage=1" }
+    }
+
+    /// The same, asked for by a name that stands for another thing tomorrow.
+    pub(crate) fn of_latest(name: &str, taken_at_us: i64) -> Self {
+        Self::of_now(Self::of_final(name, taken_at_us).text)
+    }
+
+    /// Says how caches may use a reply. Each key has its own copy there, for what one key may see is nobody else's business.
+    pub(crate) fn write(&self, headers: &mut HeaderMap) {
+        headers.insert(CACHE_CONTROL, HeaderValue::from_static(self.control));
+        headers.insert(VARY, HeaderValue::from_static("accept-encoding, authorization, x-api-key"));
+        if let Ok(tag) = HeaderValue::from_str(&self.text) {
+            headers.insert(ETAG, tag);
+        }
+    }
+
+    /// The reply with what caches need.
+    pub(crate) fn on(&self, mut response: Response) -> Response {
+        self.write(response.headers_mut());
+        response
+    }
+
+    /// "You have it already."
+    pub(crate) fn not_modified(&self) -> Response {
+        self.on(StatusCode::NOT_MODIFIED.into_response())
+    }
 }
 
 /// A JSON reply.

@@ -1,17 +1,20 @@
 //! `/v1/boards`: boards and their seasons.
 
 use std::sync::Arc;
+use std::time::Duration;
 
-use axum::extract::State;
+use axum::extract::{Request, State};
 use axum::http::StatusCode;
 use axum::response::Response;
-use standings_boards::{BoardId, Error, Rules};
+use standings_boards::{BoardId, Rules};
+use tokio::time::Instant;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use super::app::{Accepts, Admin, App, Reader, ReaderOf, json};
 use super::error::Problem;
 use super::extract::{Body, Path};
+use super::request::RequestContext;
 use super::wire::{BoardReply, BoardsReply, ProblemBody, RulesBody, SeasonReply, SeasonsReply};
 
 pub(super) fn routes() -> OpenApiRouter<Arc<App>> {
@@ -20,7 +23,11 @@ pub(super) fn routes() -> OpenApiRouter<Arc<App>> {
         .routes(routes!(read, put, patch, delete))
         .routes(routes!(seasons))
         .routes(routes!(season))
+        .routes(routes!(close))
 }
+
+/// How long a caller waits for a season to become final.
+const CLOSE_WAIT: Duration = Duration::from_secs(3);
 
 /// All boards
 #[utoipa::path(get, path = "/v1/boards", tag = "boards",
@@ -101,9 +108,39 @@ async fn season(
     _: Reader,
     Path((board, season)): Path<(String, String)>,
 ) -> Result<Response, Problem> {
-    let board = BoardId::new(board)?;
-    let found =
-        app.boards.seasons(&board).await?.into_iter().find(|info| info.span.season.as_str() == season);
-    let found = found.ok_or(Error::UnknownSeason { board, season })?;
+    let found = app.boards.season(&BoardId::new(board)?, &season).await?;
     Ok(json(StatusCode::OK, &SeasonReply::from(found)))
+}
+
+/// End a season now
+///
+/// It takes no more plays, and everybody's rank is final when this answers 200. A very large season answers 202 with how far it is, and goes on
+/// by itself. One that is final already answers as it is.
+#[utoipa::path(post, path = "/v1/boards/{board}/seasons/{season}/close", tag = "boards",
+    params(("board" = String, Path), ("season" = String, Path)),
+    responses((status = 200, body = SeasonReply, description = "It is final"), (status = 202, body = SeasonReply, description = "It is closing"), (status = "4XX", body = ProblemBody), (status = "5XX", body = ProblemBody)))]
+async fn close(
+    app: State<Arc<App>>,
+    _: Admin,
+    Path((board, season)): Path<(String, String)>,
+    request: Request,
+) -> Result<Response, Problem> {
+    let board = BoardId::new(board)?;
+    let latest = Instant::now() + CLOSE_WAIT;
+    // Before the request runs out of time.
+    let until = RequestContext::of(request.extensions()).body_deadline.map_or(latest, |at| at.min(latest));
+    let closing = {
+        let (boards, board, season) = (app.boards.clone(), board.clone(), season.clone());
+        tokio::spawn(async move { boards.close_season(&board, &season).await })
+    };
+    match tokio::time::timeout_at(until, closing).await {
+        Ok(closed) => {
+            let info = closed.map_err(Problem::internal)??;
+            Ok(json(StatusCode::OK, &SeasonReply::from(info)))
+        }
+        Err(_) => {
+            let info = app.boards.season(&board, &season).await?;
+            Ok(json(StatusCode::ACCEPTED, &SeasonReply::from(info)))
+        }
+    }
 }

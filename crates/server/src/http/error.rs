@@ -121,6 +121,9 @@ codes! {
     InvalidSeason "invalid_season" BAD_REQUEST
         "The board cannot have a season of that name"
         "Write it as the detail says."
+    InvalidSnapshot "invalid_snapshot" BAD_REQUEST
+        "The snapshot cannot be called so, or cannot be changed now"
+        "Do as the detail says."
     InvalidProfile "invalid_profile" BAD_REQUEST
         "The profile is not right"
         "Change the field that the detail names."
@@ -133,6 +136,9 @@ codes! {
     UnknownSeason "unknown_season" NOT_FOUND
         "The board has no such season"
         "GET the board's seasons to see which it has."
+    UnknownSnapshot "unknown_snapshot" NOT_FOUND
+        "The board has no such snapshot"
+        "GET the board's snapshots to see which it has."
     UnknownUser "unknown_user" NOT_FOUND
         "Nobody by that id was ever seen"
         "Check the id; a user is known from the first play or profile on."
@@ -148,6 +154,9 @@ codes! {
     SeasonClosed "season_closed" CONFLICT
         "The season takes no more plays"
         "Send plays sooner, or raise the board's late_seconds."
+    SnapshotExists "snapshot_exists" CONFLICT
+        "There is a snapshot of that label"
+        "Choose another label, or delete the one there is."
     RuleFixed "rule_fixed" CONFLICT
         "The rule cannot change any more"
         "Make another board, or delete this one first."
@@ -184,6 +193,9 @@ codes! {
     NotReady "not_ready" SERVICE_UNAVAILABLE
         "The server is still starting"
         "Try again; /readyz says how far it is."
+    SnapshotNotReady "snapshot_not_ready" SERVICE_UNAVAILABLE
+        "The snapshot is being taken"
+        "Wait as long as Retry-After says, and try again; the detail says how far it is."
     Overloaded "overloaded" SERVICE_UNAVAILABLE
         "The server has too much to do"
         "Wait as long as Retry-After says, and try again."

@@ -8,9 +8,9 @@
 //! | `request.rs` | what the layer tells handlers: request id, limits |
 //! | `extract.rs`, `fields.rs` | body, query and path, with precise problems |
 //! | `app.rs` | what handlers share, who may call them, how replies are written |
-//! | `scores.rs`, `boards.rs`, `users.rs`, `keys.rs` | the nouns |
+//! | `scores.rs`, `boards.rs`, `snapshots.rs`, `users.rs`, `history.rs`, `keys.rs` | the nouns |
 //! | `status.rs`, `page.rs` | readiness, OpenAPI, the pages to read |
-//! | `wire.rs` | the JSON of requests and replies; errors of the rules as problems |
+//! | `wire.rs`, `wire/` | the JSON of requests and replies; errors of the rules as problems |
 //! | `error.rs` | the table of problem codes; `Problem` |
 //! | `metrics.rs`, `numbers.rs` | numbers for Prometheus: of requests; of rules and table |
 //!
@@ -22,6 +22,7 @@ mod boards;
 pub mod error;
 pub mod extract;
 mod fields;
+mod history;
 mod keys;
 pub mod metrics;
 pub mod middleware;
@@ -30,6 +31,7 @@ mod page;
 pub mod request;
 mod scores;
 pub mod serve;
+mod snapshots;
 pub mod status;
 pub mod tls;
 mod users;

@@ -38,9 +38,14 @@ impl Collector for Numbers {
         counter(encoder, "checkpoints", "Checkpoints written", read(&statistics.checkpoints))?;
         let failures = read(&statistics.checkpoint_failures);
         counter(encoder, "checkpoint_failures", "Checkpoints that could not be written", failures)?;
+        let closed = read(&statistics.seasons_closed);
+        counter(encoder, "seasons_closed", "Seasons that became final since the start", closed)?;
+        let taken = read(&statistics.snapshots);
+        counter(encoder, "snapshots", "Snapshots taken since the start, of days and under labels", taken)?;
         gauge(encoder, "plays_under_way", "Plays being counted now", self.boards.plays_under_way() as i64)?;
         gauge(encoder, "ready", "1 if every ranking is complete", i64::from(self.boards.readiness().ready))?;
         self.rankings(encoder)?;
+        self.seasons(encoder)?;
         let table = self.table.table();
         let commits = table.commit_statistics();
         counter(encoder, "table_commits", "Batches written and synced", commits.batches)?;
@@ -80,6 +85,31 @@ impl Numbers {
         }
         let shared = self.boards.memory().shared_bytes() as i64;
         gauge(encoder, "ranking_ids_bytes", "Bytes of the ids that all rankings share", shared)
+    }
+
+    /// Seasons by state, and how far the snapshots are that are being taken, those of closing seasons included.
+    fn seasons(&self, encoder: &mut DescriptorEncoder<'_>) -> Encoded {
+        let kind = ConstGauge::new(0_i64).metric_type();
+        let mut seasons = encoder.encode_descriptor("seasons", "Seasons of a board, by state", None, kind)?;
+        for (board, counts) in self.boards.season_counts() {
+            for (state, count) in counts {
+                let labels = [("board", board.as_str()), ("state", state.as_str())];
+                ConstGauge::new(count as i64).encode(seasons.encode_family(&labels)?)?;
+            }
+        }
+        let under_way = self.boards.snapshots_under_way();
+        for (name, help) in [
+            ("snapshot_users_done", "Users copied into a snapshot that is being taken"),
+            ("snapshot_users", "Users of a snapshot that is being taken"),
+        ] {
+            let mut family = encoder.encode_descriptor(name, help, None, kind)?;
+            for progress in &under_way {
+                let labels = [("board", progress.board.as_str()), ("label", progress.label.as_str())];
+                let users = if name == "snapshot_users" { progress.players } else { progress.done };
+                ConstGauge::new(users as i64).encode(family.encode_family(&labels)?)?;
+            }
+        }
+        Ok(())
     }
 
     /// Capacity as DynamoDB would bill it, and the partitions that run hot.

@@ -15,7 +15,7 @@ use utoipa::IntoParams;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use super::app::{Accepts, App, ListKey, Reader, Writer, Written, cacheable, json, json_bytes, not_modified};
+use super::app::{Accepts, App, ListKey, Reader, Tag, Writer, Written, json, json_bytes};
 use super::error::{Code, Problem};
 use super::extract::{Body, Params, Path, parse_json, read_json};
 use super::wire::{
@@ -112,14 +112,15 @@ async fn submit_to_default(app: State<Arc<App>>, _: Writer, request: Request) ->
 
 /// One user on the default board
 #[utoipa::path(get, path = "/v1/scores/{user_id}", tag = "scores", params(("user_id" = String, Path), SeasonParams),
-    responses((status = 200, body = UserReply), (status = "4XX", body = ProblemBody), (status = "5XX", body = ProblemBody)))]
+    responses((status = 200, body = UserReply), (status = 304, description = "You have it already"), (status = "4XX", body = ProblemBody), (status = "5XX", body = ProblemBody)))]
 async fn user_of_default(
     app: State<Arc<App>>,
     _: Reader,
+    accepts: Accepts,
     Path(user): Path<String>,
     params: Params<SeasonParams>,
 ) -> Result<Response, Problem> {
-    user_of(&app, &default_board(), &user, params.0).await
+    user_of(&app, &default_board(), &user, &accepts, params.0).await
 }
 
 /// The list of a board: its top, pages, from a rank on, within scores
@@ -205,20 +206,21 @@ async fn lookup(
 /// One user
 #[utoipa::path(get, path = "/v1/boards/{board}/scores/{user_id}", tag = "scores",
     params(("board" = String, Path), ("user_id" = String, Path), SeasonParams),
-    responses((status = 200, body = UserReply), (status = "4XX", body = ProblemBody), (status = "5XX", body = ProblemBody)))]
+    responses((status = 200, body = UserReply), (status = 304, description = "You have it already"), (status = "4XX", body = ProblemBody), (status = "5XX", body = ProblemBody)))]
 async fn user(
     app: State<Arc<App>>,
     _: Reader,
+    accepts: Accepts,
     Path((board, user)): Path<(String, String)>,
     params: Params<SeasonParams>,
 ) -> Result<Response, Problem> {
-    user_of(&app, &BoardId::new(board)?, &user, params.0).await
+    user_of(&app, &BoardId::new(board)?, &user, &accepts, params.0).await
 }
 
 /// A user with those above and below
 #[utoipa::path(get, path = "/v1/boards/{board}/scores/{user_id}/around", tag = "scores",
     params(("board" = String, Path), ("user_id" = String, Path), AroundParams),
-    responses((status = 200, body = ListReply), (status = "4XX", body = ProblemBody), (status = "5XX", body = ProblemBody)))]
+    responses((status = 200, body = ListReply), (status = 304, description = "You have it already"), (status = "4XX", body = ProblemBody), (status = "5XX", body = ProblemBody)))]
 async fn around(
     app: State<Arc<App>>,
     _: Reader,
@@ -228,13 +230,18 @@ async fn around(
 ) -> Result<Response, Problem> {
     let (above, below) = (params.above.unwrap_or(4), params.below.unwrap_or(4));
     let (board, user) = (BoardId::new(board)?, UserId::new(user)?);
-    let found = app.boards.around(&board, &user, above, below, params.season.as_deref()).await?;
-    Ok(accepts.json(&ListReply::from(found)))
+    let season = params.season.as_deref();
+    accepts
+        .tagged(app.finished(&board, season), async || {
+            let found = app.boards.around(&board, &user, above, below, season).await?;
+            Ok(accepts.json(&ListReply::from(found)))
+        })
+        .await
 }
 
 /// How the scores of a board are spread: histogram and percentiles
 #[utoipa::path(get, path = "/v1/boards/{board}/distribution", tag = "scores", params(("board" = String, Path), DistributionParams),
-    responses((status = 200, body = DistributionReply), (status = "4XX", body = ProblemBody), (status = "5XX", body = ProblemBody)))]
+    responses((status = 200, body = DistributionReply), (status = 304, description = "You have it already"), (status = "4XX", body = ProblemBody), (status = "5XX", body = ProblemBody)))]
 async fn distribution(
     app: State<Arc<App>>,
     _: Reader,
@@ -243,8 +250,13 @@ async fn distribution(
     Params(params): Params<DistributionParams>,
 ) -> Result<Response, Problem> {
     let buckets = params.buckets.unwrap_or(20);
-    let spread = app.boards.distribution(&BoardId::new(board)?, buckets, params.season.as_deref()).await?;
-    Ok(accepts.json(&DistributionReply::from(spread)))
+    let (board, season) = (BoardId::new(board)?, params.season.as_deref());
+    accepts
+        .tagged(app.finished(&board, season), async || {
+            let spread = app.boards.distribution(&board, buckets, season).await?;
+            Ok(accepts.json(&DistributionReply::from(spread)))
+        })
+        .await
 }
 
 fn default_board() -> BoardId {
@@ -258,20 +270,24 @@ async fn list_of(
     params: ListParams,
 ) -> Result<Response, Problem> {
     // Taken before the list is read: a list may be newer than its tag, never older.
-    let (season, generation, names, version) = app.boards.generation(board, params.season.as_deref()).await?;
-    let tag = format!("W/\"{:x}-{season}-{generation:x}-{names:x}-{version:x}\"", app.start);
+    let tag = match app.finished(board, params.season.as_deref()) {
+        Some(tag) => tag,
+        None => {
+            let (season, generation, names, version) =
+                app.boards.generation(board, params.season.as_deref()).await?;
+            Tag::of_now(format!("W/\"{:x}-{season}-{generation:x}-{names:x}-{version:x}\"", app.start))
+        }
+    };
     if accepts.has(&tag) {
-        return Ok(not_modified(&tag));
+        return Ok(tag.not_modified());
     }
     let plain = params.cursor.is_none()
         && params.from_rank.is_none()
         && params.min_score.is_none()
         && params.max_score.is_none();
     let key: ListKey = (board.clone(), params.season.clone(), params.limit);
-    if plain && let Some(known) = app.lists.get(&key).filter(|known| *known.tag == *tag) {
-        let mut response = json_bytes(StatusCode::OK, known.body);
-        cacheable(response.headers_mut(), &tag);
-        return Ok(response);
+    if plain && let Some(known) = app.lists.get(&key).filter(|known| *known.tag == *tag.text) {
+        return Ok(tag.on(json_bytes(StatusCode::OK, known.body)));
     }
     let request = ListRequest {
         season: params.season,
@@ -282,22 +298,32 @@ async fn list_of(
         max_score: params.max_score,
     };
     let found = app.boards.list(board, &request).await?;
-    let mut response = match Accepts::short(&ListReply::from(found)) {
+    let response = match Accepts::short(&ListReply::from(found)) {
         Ok(body) => {
             if plain {
-                app.lists.insert(key, Written { tag: tag.as_str().into(), body: body.clone() });
+                app.lists.insert(key, Written { tag: tag.text.as_str().into(), body: body.clone() });
             }
             json_bytes(StatusCode::OK, body)
         }
         Err(body) => accepts.written(body),
     };
-    cacheable(response.headers_mut(), &tag);
-    Ok(response)
+    Ok(tag.on(response))
 }
 
-async fn user_of(app: &App, board: &BoardId, user: &str, params: SeasonParams) -> Result<Response, Problem> {
-    let found = app.boards.standing(board, &UserId::new(user)?, params.season.as_deref()).await?;
-    Ok(json(StatusCode::OK, &UserReply::from(found)))
+async fn user_of(
+    app: &App,
+    board: &BoardId,
+    user: &str,
+    accepts: &Accepts,
+    params: SeasonParams,
+) -> Result<Response, Problem> {
+    let (user, season) = (UserId::new(user)?, params.season.as_deref());
+    accepts
+        .tagged(app.finished(board, season), async || {
+            let found = app.boards.standing(board, &user, season).await?;
+            Ok(json(StatusCode::OK, &UserReply::from(found)))
+        })
+        .await
 }
 
 async fn submit_to(app: &App, board: &BoardId, request: Request) -> Result<Response, Problem> {

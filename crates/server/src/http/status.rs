@@ -47,7 +47,8 @@ struct ReadyReply {
     tags(
         (name = "scores", description = "Plays in, standings out"),
         (name = "boards", description = "Boards and their seasons"),
-        (name = "users", description = "Profiles"),
+        (name = "snapshots", description = "Copies of a board's standings, of a day or under a label"),
+        (name = "users", description = "Profiles, names, and what has been"),
         (name = "keys", description = "API keys, for admins"),
         (name = "server", description = "The server about itself")
     )
@@ -80,7 +81,9 @@ pub fn routes(app: Arc<App>, metrics: Arc<Metrics>) -> Router {
     let (router, mut document) = OpenApiRouter::with_openapi(Document::openapi())
         .merge(super::scores::routes())
         .merge(super::boards::routes())
+        .merge(super::snapshots::routes())
         .merge(super::users::routes())
+        .merge(super::history::routes())
         .merge(super::keys::routes())
         .routes(routes!(ready))
         .split_for_parts();

@@ -1,21 +1,52 @@
-//! `/v1/users`: profiles.
+//! `/v1/users`: profiles, and who has which name.
 
 use std::sync::Arc;
 
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse as _, Response};
+use serde::Deserialize;
 use standings_boards::UserId;
+use utoipa::IntoParams;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use super::app::{App, Reader, Writer, json};
-use super::error::Problem;
-use super::extract::{Body, Path};
-use super::wire::{ProblemBody, ProfileBody, ProfileReply};
+use super::app::{Accepts, App, Reader, Writer, json};
+use super::error::{Code, Problem};
+use super::extract::{Body, Params, Path};
+use super::wire::{ProblemBody, ProfileBody, ProfileReply, UsersReply};
 
 pub(super) fn routes() -> OpenApiRouter<Arc<App>> {
-    OpenApiRouter::new().routes(routes!(read, put, patch, delete))
+    OpenApiRouter::new().routes(routes!(find)).routes(routes!(read, put, patch, delete))
+}
+
+#[derive(Debug, Default, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+struct FindParams {
+    /// The whole name, whatever its case.
+    name: Option<String>,
+    /// What the name begins with, whatever its case: at least two characters.
+    prefix: Option<String>,
+    /// How many users, 1 to 1,000; 10 if it is not said.
+    limit: Option<usize>,
+}
+
+/// Users by their name, or by its beginning
+#[utoipa::path(get, path = "/v1/users", tag = "users", params(FindParams),
+    responses((status = 200, body = UsersReply), (status = "4XX", body = ProblemBody), (status = "5XX", body = ProblemBody)))]
+async fn find(
+    app: State<Arc<App>>,
+    _: Reader,
+    accepts: Accepts,
+    Params(params): Params<FindParams>,
+) -> Result<Response, Problem> {
+    let found = match (&params.name, &params.prefix) {
+        (Some(name), None) => app.boards.users_named(name, params.limit).await?,
+        (None, Some(prefix)) => app.boards.users_beginning(prefix, params.limit).await?,
+        _ => return Err(Problem::new(Code::InvalidQuery, "send either name or prefix")),
+    };
+    Ok(accepts.json(&UsersReply::from(found)))
 }
 
 /// A user's profile

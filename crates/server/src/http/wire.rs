@@ -3,6 +3,8 @@
 //! Scores are exact: they are written and read as JSON numbers by their digits, never through floating point.
 
 mod boards;
+mod history;
+mod snapshots;
 
 use axum::http::StatusCode;
 use serde::de::Error as _;
@@ -16,6 +18,8 @@ use utoipa::ToSchema;
 use super::error::{Code, Problem};
 
 pub(crate) use boards::{BoardReply, BoardsReply, RulesBody, SeasonReply, SeasonsReply};
+pub(crate) use history::{HistoryReply, UserBestReply, UserPlaysReply, UserSeasonsReply, UsersReply};
+pub(crate) use snapshots::{OfficialReply, SnapshotBody, SnapshotReply, SnapshotScoresReply, SnapshotsReply};
 
 /// A score with its board's decimals.
 #[derive(Clone, Copy, Debug)]
@@ -399,6 +403,10 @@ impl From<Error> for Problem {
             Error::InvalidSeason { .. } => Code::InvalidSeason,
             Error::UnknownSeason { .. } => Code::UnknownSeason,
             Error::SeasonClosed { .. } => Code::SeasonClosed,
+            Error::UnknownSnapshot { .. } => Code::UnknownSnapshot,
+            Error::InvalidSnapshot { .. } => Code::InvalidSnapshot,
+            Error::SnapshotExists { .. } => Code::SnapshotExists,
+            Error::SnapshotNotReady { .. } => Code::SnapshotNotReady,
             Error::UnknownUser { .. } => Code::UnknownUser,
             Error::NoEntry { .. } => Code::NoEntry,
             Error::InvalidProfile { .. } => Code::InvalidProfile,

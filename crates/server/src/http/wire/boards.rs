@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Deserializer, Serialize};
 use standings_boards::records::BoardRecord;
-use standings_boards::{Error, Rules, SeasonInfo, points};
+use standings_boards::{Error, Rules, SeasonInfo, format_us, points};
 use utoipa::ToSchema;
 
 use super::{Points, Score};
@@ -163,7 +163,7 @@ impl From<BoardRecord> for BoardReply {
             snapshots: rules.snapshots,
             keep_seasons: rules.keep_seasons,
             late_seconds: rules.late_seconds,
-            created_at: standings_boards::format_us(record.created_at),
+            created_at: format_us(record.created_at),
             state: if record.deleted_users.is_some() { "deleting" } else { "live" },
             deleted_users: record.deleted_users,
         }
@@ -187,21 +187,42 @@ pub(crate) struct SeasonReply {
     starts_at: Option<String>,
     /// When it is over; null if it never is.
     ends_at: Option<String>,
-    /// `open` while it takes plays, then `closed`.
+    /// `open`, `closing` while everybody's final rank is being written, then `final`: it never changes again.
     state: &'static str,
+    /// Whether its plays are still taken: until `late_seconds` after its end, if nobody closes it sooner.
+    takes_plays: bool,
     /// How many users have a score in it.
+    players: u64,
+    /// How far it is, while it is closing.
+    closing: Option<ClosingProgress>,
+    /// When it took its last play; null while it is open.
+    closed_at: Option<String>,
+    /// When it became final; null until then.
+    final_at: Option<String>,
+}
+
+/// How far the closing of a season is.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct ClosingProgress {
+    /// How many users have their final rank written.
+    done: u64,
+    /// How many users there are.
     players: u64,
 }
 
 impl From<SeasonInfo> for SeasonReply {
     fn from(info: SeasonInfo) -> Self {
-        let bound = |time, never| if time == never { None } else { Some(standings_boards::format_us(time)) };
+        let bound = |time, never| if time == never { None } else { Some(format_us(time)) };
         Self {
             season: info.span.season.to_string(),
             starts_at: bound(info.span.start_us, i64::MIN),
             ends_at: bound(info.span.end_us, i64::MAX),
-            state: if info.takes_plays { "open" } else { "closed" },
+            state: info.state.as_str(),
+            takes_plays: info.takes_plays,
             players: info.players,
+            closing: info.done.map(|done| ClosingProgress { done, players: info.players }),
+            closed_at: info.closed_at.map(format_us),
+            final_at: info.final_at.map(format_us),
         }
     }
 }
