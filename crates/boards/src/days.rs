@@ -190,9 +190,7 @@ impl Boards {
         let range = request.range(rules.decimals)?;
         let start = match (&request.cursor, request.from_rank) {
             (Some(_), Some(_)) => return invalid("from_rank", "cannot be combined with cursor".to_owned()),
-            (Some(text), None) => {
-                PastStart::After(crate::UserId::new(crate::cursor::decode(&key, text)?.user)?)
-            }
+            (Some(text), None) => PastStart::After(crate::cursor::decode(&key, text)?),
             (None, Some(0)) => return invalid("from_rank", "must be 1 or more".to_owned()),
             (None, Some(_)) if range.is_some() => {
                 return invalid("from_rank", "cannot be combined with min_score or max_score".to_owned());

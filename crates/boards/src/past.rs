@@ -5,7 +5,7 @@
 //! the rows of that step tell exactly. One user is one read of one item.
 
 use futures_util::future::try_join_all;
-use rank_tree::{Bucket, ScoreRange};
+use rank_tree::{Bucket, Mark, ScoreRange};
 use standings_table::{Consistency, Query, SortRange, limits};
 
 use crate::board::Order;
@@ -15,6 +15,7 @@ use crate::ranking::Distribution;
 use crate::records::{LadderRecord, SnapshotFacts, SnapshotRow};
 use crate::service::Shared;
 use crate::snapshots::Past;
+use crate::standings::mark_of_past;
 
 /// Users of a snapshot in order, best first.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -29,8 +30,8 @@ pub(crate) struct PastPage {
 pub(crate) enum PastStart {
     /// At this place of the list asked for, from 0.
     Position(u64),
-    /// After this user.
-    After(UserId),
+    /// After this mark, which may be of a time when the season was live and its user had another score.
+    After(Mark),
 }
 
 impl Shared {
@@ -153,6 +154,28 @@ impl Shared {
         Ok((from, to.saturating_sub(from)))
     }
 
+    /// How many users come up to a mark, the one at it included.
+    async fn past_up_to(&self, past: &Past, mark: &Mark) -> Result<u64> {
+        if let Some(row) = self.past_row(past, &UserId::new(&mark.user)?).await?
+            && mark_of_past(&row) == *mark
+        {
+            return Ok(row.place);
+        }
+        // Among those of the same score, by who was first.
+        let (mut low, count) = self.past_range(past, ScoreRange { min: mark.score, max: mark.score }).await?;
+        let mut high = low + count;
+        while low < high {
+            let middle = low + (high - low) / 2;
+            let rows = self.past_places(past, middle + 1, 1).await?;
+            let up_to = |row: &SnapshotRow| {
+                let at = mark_of_past(row);
+                (at.reached_at, at.user.as_str()) <= (mark.reached_at, mark.user.as_str())
+            };
+            if rows.first().is_some_and(up_to) { low = middle + 1 } else { high = middle }
+        }
+        Ok(low)
+    }
+
     /// A page of the list.
     pub(crate) async fn past_page(
         &self,
@@ -167,10 +190,7 @@ impl Shared {
         };
         let start = match start {
             PastStart::Position(position) => from.saturating_add(position),
-            PastStart::After(user) => match self.past_row(past, &user).await? {
-                Some(row) => row.place.max(from),
-                None => return Err(Error::InvalidCursor { why: "is of a user who is not in this list" }),
-            },
+            PastStart::After(mark) => self.past_up_to(past, &mark).await?.max(from),
         };
         let end = from + total;
         let limit = limit.min(end.saturating_sub(start));

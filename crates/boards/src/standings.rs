@@ -204,7 +204,7 @@ impl Boards {
             Place::Past(past) => {
                 let start = match start {
                     Start::Position(position) => PastStart::Position(position),
-                    Start::After(mark) => PastStart::After(UserId::new(mark.user)?),
+                    Start::After(mark) => PastStart::After(mark),
                 };
                 let page = self.shared.past_page(past, start, range, limit as u64).await?;
                 let last = page.more.then(|| page.rows.last().map(mark_of_past)).flatten();
