@@ -1,7 +1,7 @@
 //! Goal: every reply of the server is the right one, whatever came before.
 //! Method: thousands of random requests through the real routes, and the same questions to a model that keeps plays in a list and
 //! sorts (`model/naive.rs`); each reply is compared in full. The clock is moved by the test, over days and months too. In
-//! between, checkpoints are written and the server starts anew. Over the embedded store, and over one whose indexes lag.
+//! between, seasons are closed, checkpoints are written and the server starts anew. Over the embedded store, and over one whose indexes lag.
 
 #![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
@@ -130,9 +130,12 @@ impl World {
             440..580 => self.list(board).await,
             580..670 => self.user(board).await,
             670..750 => self.around(board).await,
-            750..800 => self.lookup(board).await,
-            800..850 => self.distribution(board).await,
-            850..890 => self.seasons(board).await,
+            750..790 => self.lookup(board).await,
+            790..830 => self.distribution(board).await,
+            830..850 => self.user_seasons(board).await,
+            850..870 => self.seasons(board).await,
+            870..886 => self.settle().await,
+            886..890 => self.close_season(board).await,
             890..910 => self.read_boards(board).await,
             910..930 => self.patch_board(board).await,
             930..940 => self.put_board(board).await,

@@ -73,10 +73,11 @@ async fn take(
     request: Request,
 ) -> Result<Response, Problem> {
     // The body may be left out.
-    let body: Option<SnapshotBody> = match request.body().is_end_stream() {
+    let body = match request.body().is_end_stream() {
         true => None,
-        false => parse_json(&read_json(request).await?)?,
+        false => Some(read_json(request).await?).filter(|text| text.trim_ascii() != b"null"),
     };
+    let body = body.map(|text| parse_json::<SnapshotBody>(&text)).transpose()?;
     let label = body.and_then(|body| body.label).map(Label::new).transpose()?;
     let info = app.boards.take_snapshot(&BoardId::new(board)?, label).await?;
     Ok(json(StatusCode::ACCEPTED, &SnapshotReply::from(info)))

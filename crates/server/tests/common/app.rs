@@ -34,7 +34,8 @@ impl TestApp {
         clock: Arc<dyn Clock>,
         checkpoints: Option<PathBuf>,
     ) -> TestApp {
-        let settings = Settings { checkpoints, ..Settings::default() };
+        // Small steps, so that a few users make a ladder of several items.
+        let settings = Settings { checkpoints, snapshot_block: 16, snapshot_step: 4, ..Settings::default() };
         let boards = Boards::open(table, clock, settings).await.expect("the boards open");
         boards.load(true).await.expect("the rankings load");
         TestApp { router: router(&boards), boards }
@@ -51,6 +52,10 @@ impl TestApp {
 
     pub(crate) async fn post(&self, path: &str, body: &str) -> Answer {
         self.ask(Method::POST, path, body).await
+    }
+
+    pub(crate) async fn put(&self, path: &str, body: &str) -> Answer {
+        self.ask(Method::PUT, path, body).await
     }
 
     pub(crate) async fn ask(&self, method: Method, path: &str, body: &str) -> Answer {
@@ -73,6 +78,11 @@ impl TestApp {
     pub(crate) async fn assert_consistent(&self) {
         let report = self.boards.check(false, |_| {}).await.expect("the check runs");
         assert_eq!(report.differences, 0, "{:#?}", report.named);
+    }
+
+    /// Does what the time of the clock has made due, as the server does each second.
+    pub(crate) async fn settle_due(&self) -> u64 {
+        self.boards.settle().await.expect("what is due is done")
     }
 
     /// Lets plays finish whose callers have gone.

@@ -64,7 +64,19 @@ pub(crate) struct Row {
     pub(crate) score: i64,
     pub(crate) reached_at: i64,
     pub(crate) rank: usize,
+    /// The name in a finished season, which is of its time.
+    pub(crate) named: Option<Exact>,
 }
+
+/// A finished season, as it was when it was closed.
+#[derive(Clone, Debug)]
+pub(crate) struct Closed {
+    at: i64,
+    rows: Vec<Row>,
+}
+
+/// How many finished seasons are kept.
+const KEEP_SEASONS: usize = 12;
 
 /// Where a page ended.
 #[derive(Clone, Debug)]
@@ -88,12 +100,23 @@ pub(crate) struct Board {
     pub(crate) created_at: i64,
     /// Seasons that were played in.
     pub(crate) seasons: BTreeSet<Season>,
+    /// Those of them that are finished.
+    closed: BTreeMap<String, Closed>,
+    /// Those that are no longer kept, which matter only as somebody's best.
+    removed: BTreeMap<String, Closed>,
     plays: Vec<Play>,
 }
 
 impl Board {
     pub(crate) fn new(rules: Rules, created_at: i64) -> Board {
-        Board { rules, created_at, seasons: BTreeSet::new(), plays: Vec::new() }
+        Board {
+            rules,
+            created_at,
+            seasons: BTreeSet::new(),
+            closed: BTreeMap::new(),
+            removed: BTreeMap::new(),
+            plays: Vec::new(),
+        }
     }
 
     /// Score and time of reaching it, from plays in the order in which they counted.
@@ -129,6 +152,9 @@ impl Board {
 
     /// Everyone in a season, best first.
     pub(crate) fn table(&self, season: &str) -> Vec<Row> {
+        if let Some(closed) = self.closed.get(season) {
+            return closed.rows.clone();
+        }
         let mut by_user: BTreeMap<&str, Vec<&Play>> = BTreeMap::new();
         for play in self.plays.iter().filter(|play| play.season == season) {
             by_user.entry(&play.user).or_default().push(play);
@@ -137,7 +163,7 @@ impl Board {
             .into_iter()
             .map(|(user, plays)| {
                 let (score, reached_at) = self.entry(&plays);
-                Row { user: user.to_owned(), score, reached_at, rank: 0 }
+                Row { user: user.to_owned(), score, reached_at, rank: 0, named: None }
             })
             .collect();
         rows.sort_by(|a, b| {
@@ -217,7 +243,7 @@ impl Board {
             Some((400, "points_out_of_bounds"))
         } else if played_at > now + SKEW_US {
             Some((400, "played_in_future"))
-        } else if !season.takes_plays(&self.rules, now) {
+        } else if !self.takes_plays(&season, now) {
             Some((409, "season_closed"))
         } else {
             None
@@ -253,11 +279,88 @@ impl Board {
         Ok((play.clone(), false))
     }
 
+    fn takes_plays(&self, season: &Season, now: i64) -> bool {
+        season.takes_plays(&self.rules, now) && !self.closed.contains_key(&season.name)
+    }
+
+    /// Ends a season that was played in, if it is there. Names are those of this moment.
+    pub(crate) fn close(&mut self, season: &str, now: i64, name: impl Fn(&str) -> Exact) -> bool {
+        let there = self.seasons.iter().any(|known| known.name == season);
+        if there && !self.closed.contains_key(season) {
+            let mut rows = self.table(season);
+            for row in &mut rows {
+                row.named = Some(name(&row.user));
+            }
+            self.closed.insert(season.to_owned(), Closed { at: now, rows });
+        }
+        there
+    }
+
+    /// Ends what is over, and lets go of what is too old.
+    pub(crate) fn settle(&mut self, now: i64, name: impl Fn(&str) -> Exact) {
+        for season in self.seasons.clone() {
+            if !season.takes_plays(&self.rules, now) {
+                self.close(&season.name, now, &name);
+            }
+        }
+        let mut too_many = self.closed.len().saturating_sub(KEEP_SEASONS);
+        for season in self.seasons.clone() {
+            if too_many > 0
+                && !season.takes_plays(&self.rules, now)
+                && let Some(closed) = self.closed.remove(&season.name)
+            {
+                self.seasons.remove(&season);
+                self.removed.insert(season.name, closed);
+                too_many -= 1;
+            }
+        }
+    }
+
+    /// How a user did in each season that is kept, newest first; and in the best one of all.
+    pub(crate) fn user_seasons(&self, user: &str) -> (Vec<(String, Exact)>, Option<Exact>) {
+        let row_of = |rows: &[Row]| rows.iter().find(|row| row.user == user).cloned();
+        let reply = |season: &str, state: &str, row: &Row, players: Option<usize>, reached: bool| {
+            let reached_at = reached.then(|| time(row.reached_at));
+            let mut reply = Exact::from([
+                ("season", season.into()),
+                ("state", state.into()),
+                ("score", self.score(row.score)),
+                ("rank", row.rank.into()),
+                ("players", players.into()),
+                ("reached_at", reached_at.into()),
+            ]);
+            if !reached {
+                reply.replace("reached_at", Exact::null());
+            }
+            reply
+        };
+        let mut seasons = Vec::new();
+        let mut best: Option<(i64, Exact)> = None;
+        let names = self.seasons.iter().map(|season| &season.name).chain(self.removed.keys());
+        let names: BTreeSet<&String> = names.collect();
+        for name in names {
+            let gone = self.removed.get(name);
+            let rows = gone.map_or_else(|| self.table(name), |closed| closed.rows.clone());
+            let Some(row) = row_of(&rows) else { continue };
+            let finished = gone.is_some() || self.closed.contains_key(name);
+            let state = if finished { "final" } else { "open" };
+            let players = gone.is_none().then_some(rows.len());
+            if gone.is_none() {
+                seasons.push((name.clone(), reply(name, state, &row, players, true)));
+            }
+            if best.as_ref().is_none_or(|(score, _)| self.rules.better(row.score, *score)) {
+                best = Some((row.score, reply(name, state, &row, players, !finished)));
+            }
+        }
+        seasons.reverse();
+        (seasons, best.map(|(_, reply)| reply))
+    }
+
     /// The season asked for: by name, or the one of this moment.
     pub(crate) fn asked(&self, name: Option<&str>, now: i64) -> Result<Season, Refused> {
         let Some(name) = name else { return Ok(Season::at(&self.rules, now)) };
         let season = Season::named(&self.rules, name).ok_or((400, "invalid_season"))?;
-        let open = season.start.is_none_or(|start| start <= now) && season.takes_plays(&self.rules, now);
+        let open = season.start.is_none_or(|start| start <= now) && self.takes_plays(&season, now);
         if open || self.seasons.contains(&season) { Ok(season) } else { Err((404, "unknown_season")) }
     }
 
@@ -294,12 +397,18 @@ impl Board {
     }
 
     pub(crate) fn season_reply(&self, season: &Season, now: i64) -> Exact {
+        let closed = self.closed.get(&season.name);
+        let at = || Exact::from(closed.map(|closed| time(closed.at)));
         Exact::from([
             ("season", season.name.as_str().into()),
             ("starts_at", season.start.map(time).into()),
             ("ends_at", season.end.map(time).into()),
-            ("state", if season.takes_plays(&self.rules, now) { "open" } else { "closed" }.into()),
+            ("state", if closed.is_some() { "final" } else { "open" }.into()),
+            ("takes_plays", self.takes_plays(season, now).into()),
             ("players", self.table(&season.name).len().into()),
+            ("closing", Exact::null()),
+            ("closed_at", at()),
+            ("final_at", at()),
         ])
     }
 

@@ -176,6 +176,8 @@ impl World {
             Some(name) => {
                 let named = Exact::from(name.as_str());
                 let one = listed.and_then(|seasons| {
+                    let rules = &self.model.board(board)?.rules;
+                    Season::named(rules, &name).ok_or((400, "invalid_season"))?;
                     let one = seasons.into_iter().find(|season| *season.get("season") == named);
                     one.map(|season| (200, season)).ok_or((404, "unknown_season"))
                 });
@@ -184,6 +186,44 @@ impl World {
         };
         let answer = self.ask(Method::GET, &path, "").await;
         self.compare(&format!("GET {path}"), &answer, expected);
+    }
+
+    /// A user's seasons, page by page, and the best of them.
+    pub(super) async fn user_seasons(&mut self, board: &str) {
+        let user = self.user_id();
+        let limit = self.random.usize(1..6);
+        let path = format!("/v1/users/{}/seasons?board={board}&limit={limit}", in_path(&user));
+        let known = self.model.board(board).map(|found| found.user_seasons(&user));
+        let (mut found, mut cursor) = (Vec::new(), None::<String>);
+        loop {
+            let page = cursor.map_or(path.clone(), |cursor| format!("{path}&cursor={cursor}"));
+            let answer = self.ask(Method::GET, &page, "").await;
+            if let Err(refused) = &known {
+                self.compare(&format!("GET {page}"), &answer, Err(*refused));
+                break;
+            }
+            let json = answer.good();
+            let rows = json.get("data").list();
+            found.extend(rows.iter().cloned());
+            cursor = json.get("next_cursor").text().map(str::to_owned);
+            assert!(rows.len() == limit || cursor.is_none(), "{page}: {json:?}");
+            if cursor.is_none() {
+                break;
+            }
+        }
+        let path = format!("/v1/users/{}/best?board={board}", in_path(&user));
+        let answer = self.ask(Method::GET, &path, "").await;
+        let best = known.and_then(|(seasons, best)| {
+            let seasons: Vec<Exact> = seasons.into_iter().map(|(_, season)| season).collect();
+            assert!(
+                found == seasons,
+                "seasons of {user} on {board}\nfound    {found:?}\nexpected {seasons:?}"
+            );
+            let mut best = best.ok_or_else(|| self.model.absent(&user))?;
+            best.replace("board", board.into());
+            Ok((200, best))
+        });
+        self.compare(&format!("GET {path}"), &answer, best);
     }
 
     pub(super) async fn read_boards(&mut self, board: &str) {

@@ -21,12 +21,37 @@ impl Naive {
         let row = |row: &Row| {
             Exact::from([
                 ("user_id", row.user.as_str().into()),
-                ("user_name", self.name(&row.user)),
+                ("user_name", self.name_in(row)),
                 ("rank", row.rank.into()),
                 ("score", board.score(row.score)),
             ])
         };
         rows.iter().map(row).collect::<Vec<_>>().into()
+    }
+
+    fn name_in(&self, row: &Row) -> Exact {
+        row.named.clone().unwrap_or_else(|| self.name(&row.user))
+    }
+
+    /// What time has made due.
+    pub(crate) fn settle(&mut self, now: i64) {
+        let mut boards = std::mem::take(&mut self.boards);
+        for board in boards.values_mut() {
+            board.settle(now, |user| self.name(user));
+        }
+        self.boards = boards;
+    }
+
+    /// A season that is closed by hand.
+    pub(crate) fn close(&mut self, board: &str, season: &str, now: i64) -> Expected {
+        let mut found = self.board(board)?.clone();
+        let span = Season::named(&found.rules, season).ok_or((400, "invalid_season"))?;
+        if !found.close(season, now, |user| self.name(user)) {
+            return Err((404, "unknown_season"));
+        }
+        let reply = found.season_reply(&span, now);
+        self.boards.insert(board.to_owned(), found);
+        Ok((200, reply))
     }
 
     fn name(&self, user: &str) -> Exact {
@@ -64,7 +89,7 @@ impl Naive {
         let percentile = (beaten as f64 / rows.len() as f64 * 100.0 * 1_000.0).round() / 1_000.0;
         let info = Exact::from([
             ("user_id", user.into()),
-            ("user_name", self.name(user)),
+            ("user_name", self.name_in(row)),
             ("rank", row.rank.into()),
             ("score", board.score(row.score)),
             ("percentile", percentile.into()),

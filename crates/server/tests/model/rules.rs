@@ -188,6 +188,25 @@ impl World {
         self.compare(&what, &answer, found.map(|json| (status, json)));
     }
 
+    /// What time has made due is done. Entries that are to go are found in an index, and so are the rows of a snapshot: neither may lag.
+    pub(super) async fn settle(&mut self) {
+        self.catch_up().await;
+        self.app().settle_due().await;
+        self.catch_up().await;
+        self.model.settle(self.now());
+    }
+
+    pub(super) async fn close_season(&mut self, board: &str) {
+        let Some(season) = self.season(board).filter(|season| !season.is_empty()) else { return };
+        self.catch_up().await;
+        let path = format!("/v1/boards/{board}/seasons/{season}/close");
+        let answer = self.ask(Method::POST, &path, "").await;
+        self.catch_up().await;
+        let now = self.now();
+        let expected = self.model.close(board, &season, now);
+        self.compare(&format!("POST {path}"), &answer, expected);
+    }
+
     pub(super) async fn checkpoint(&mut self) {
         self.app().boards.write_checkpoints().await.unwrap();
         self.checkpoint_ms.get_or_insert(self.now_ms);

@@ -86,7 +86,7 @@ impl Season {
         Season { name, start: Some(begin(first)), end: Some(begin(next)) }
     }
 
-    pub(super) fn named(rules: &Rules, name: &str) -> Option<Season> {
+    pub(crate) fn named(rules: &Rules, name: &str) -> Option<Season> {
         if rules.resets == "never" {
             return (name == "all").then(|| Season::at(rules, 0));
         }
