@@ -384,7 +384,6 @@ impl Shared {
     pub(crate) async fn best_of(&self, user: &crate::UserId, board: &BoardId) -> Result<Option<Item>> {
         let mut query = Query::table(format!("USER#{user}"))
             .sort(SortRange::BeginsWith(SnapshotRow::best_prefix(board).into()))
-            .backward()
             .limit(1);
         query.index = Some("Best".into());
         loop {
