@@ -49,6 +49,8 @@ pub struct SeasonInfo {
     pub closed_at: Option<i64>,
     /// When it became final.
     pub final_at: Option<i64>,
+    /// Whether its live entries are gone.
+    pub swept: bool,
 }
 
 impl Boards {
@@ -158,6 +160,7 @@ fn empty_info(span: SeasonSpan) -> SeasonInfo {
         done: None,
         closed_at: None,
         final_at: None,
+        swept: false,
     }
 }
 
@@ -171,6 +174,7 @@ fn final_info(record: &SeasonRecord) -> Option<SeasonInfo> {
         done: None,
         closed_at: Some(facts.taken_at),
         final_at: facts.finished_at,
+        swept: record.swept,
     })
 }
 
@@ -196,6 +200,7 @@ impl Shared {
             done: closing.then(|| board.snapshots.under_way(&label).unwrap_or(0)),
             closed_at: closed_at.and_then(|record| record.snapshot).map(|facts| facts.taken_at),
             final_at: None,
+            swept: false,
         })
     }
 

@@ -8,26 +8,26 @@ use standings_boards::{
 
 /// A user's score in one season.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Score {
-    pub score: i64,
-    pub reached_at: i64,
+pub(crate) struct Score {
+    pub(crate) score: i64,
+    pub(crate) reached_at: i64,
     latest_at: i64,
 }
 
 /// One season.
-pub type Season = BTreeMap<String, Score>;
+pub(crate) type Season = BTreeMap<String, Score>;
 
 /// One row of the list.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Ranked {
-    pub user: String,
-    pub score: i64,
-    pub reached_at: i64,
-    pub rank: u64,
+pub(crate) struct Ranked {
+    pub(crate) user: String,
+    pub(crate) score: i64,
+    pub(crate) reached_at: i64,
+    pub(crate) rank: u64,
 }
 
 /// Folds a play in.
-pub fn play(rules: &Rules, season: &mut Season, user: &str, points: i64, at: i64) {
+pub(crate) fn play(rules: &Rules, season: &mut Season, user: &str, points: i64, at: i64) {
     let new = Score { score: points, reached_at: at, latest_at: at };
     let Some(old) = season.get_mut(user) else {
         season.insert(user.to_owned(), new);
@@ -61,7 +61,7 @@ pub fn play(rules: &Rules, season: &mut Season, user: &str, points: i64, at: i64
 }
 
 /// Everybody in order, with ranks.
-pub fn ranked(rules: &Rules, season: &Season) -> Vec<Ranked> {
+pub(crate) fn ranked(rules: &Rules, season: &Season) -> Vec<Ranked> {
     let key = |score: i64| if rules.order == Order::High { -score } else { score };
     let mut rows: Vec<(&String, &Score)> = season.iter().collect();
     rows.sort_by_key(|(user, score)| (key(score.score), score.reached_at, (*user).clone()));
@@ -93,7 +93,7 @@ fn plain(rows: &[Row]) -> Vec<Ranked> {
 }
 
 /// Asks every question about a season and compares the answers in full.
-pub async fn compare(boards: &Boards, board: &BoardId, rules: &Rules, name: &str, season: &Season) {
+pub(crate) async fn compare(boards: &Boards, board: &BoardId, rules: &Rules, name: &str, season: &Season) {
     let expected = ranked(rules, season);
     compare_lists(boards, board, name, &expected, &[1, 3, 7, 1_000]).await;
     compare_users(boards, board, rules, name, &expected).await;
@@ -101,7 +101,13 @@ pub async fn compare(boards: &Boards, board: &BoardId, rules: &Rules, name: &str
 }
 
 /// The same with fewer questions, where there are many seasons.
-pub async fn compare_quickly(boards: &Boards, board: &BoardId, rules: &Rules, name: &str, season: &Season) {
+pub(crate) async fn compare_quickly(
+    boards: &Boards,
+    board: &BoardId,
+    rules: &Rules,
+    name: &str,
+    season: &Season,
+) {
     let expected = ranked(rules, season);
     compare_lists(boards, board, name, &expected, &[5]).await;
     compare_users(boards, board, rules, name, &expected).await;
