@@ -7,11 +7,11 @@
 //! Ours and the rival are measured in turn, in several rounds, and the rounds are taken together: what disturbs the machine
 //! disturbs both. Before each measurement all servers come to rest, so that nobody pays for what another has put off.
 
-mod load;
-mod ours;
-mod question;
+pub(crate) mod load;
+pub(crate) mod ours;
+pub(crate) mod question;
 mod resp;
-mod server;
+pub(crate) mod server;
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -31,7 +31,7 @@ use crate::rival::{Process, RedisOptions, RedisServer};
 /// Plays in a batch: as many as our server takes.
 const BATCH: u64 = 1_000;
 /// Connections that send batches.
-const BATCH_CONNECTIONS: usize = 4;
+pub(crate) const BATCH_CONNECTIONS: usize = 4;
 /// Durable plays a second in batches that are to be reached.
 const BATCH_GOAL: f64 = 60_000.0;
 const ROUNDS: u64 = 2;
@@ -119,7 +119,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
 }
 
 /// Keeps this thread, which is the load, on one core, and names another for the servers.
-fn pin() -> Result<(Option<usize>, String)> {
+pub(crate) fn pin() -> Result<(Option<usize>, String)> {
     let allowed = sched_getaffinity(None).context("asking for the cores")?;
     let mut cores = (0..CpuSet::MAX_CPU).filter(|core| allowed.is_set(*core));
     let (Some(first), Some(second)) = (cores.next(), cores.next()) else {
@@ -169,7 +169,7 @@ impl<'a> Bench<'a> {
         let rate = |measured: &Measured| users as f64 / measured.time().as_secs_f64();
 
         let bar = progress(users, "filling our server");
-        let mut fill = HttpFill { users, next: 0, bar: &bar };
+        let mut fill = HttpFill { board: "default", users, next: 0, bar: &bar };
         let ours = load(self.ours.address(), self.ours.process().id()).run(&mut fill)?;
         bar.finish_and_clear();
         let players = self.ours.players()?;
@@ -260,7 +260,7 @@ impl<'a> Bench<'a> {
     fn ask_ours(&self, question: Question) -> Result<Measured> {
         self.rest()?;
         self.load(self.ours.address(), self.ours.process())
-            .run(&mut HttpTalk(self.asked(question)))
+            .run(&mut HttpTalk::new(self.asked(question)))
             .with_context(|| format!("asking our server: {question:?}"))
     }
 

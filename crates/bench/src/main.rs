@@ -9,6 +9,7 @@ mod http;
 mod rank_tree;
 mod report;
 mod rival;
+mod seasons;
 mod table;
 
 use clap::{Parser, Subcommand};
@@ -39,6 +40,10 @@ enum Bench {
     ///
     /// Example: cargo build --release && standings-bench http --users 1000000
     Http(http::Arguments),
+    /// Seasons that end: closing and copying a million users while plays go on, and reading a finished season.
+    ///
+    /// Example: cargo build --release && standings-bench seasons --users 1000000
+    Seasons(seasons::Arguments),
 }
 
 fn main() -> anyhow::Result<()> {
@@ -48,5 +53,6 @@ fn main() -> anyhow::Result<()> {
         Bench::RankTree(arguments) => rank_tree::run(&arguments),
         Bench::Table(arguments) => table::run(&arguments),
         Bench::Http(arguments) => http::run(&arguments),
+        Bench::Seasons(arguments) => seasons::run(&arguments),
     }
 }

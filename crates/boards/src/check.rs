@@ -1,22 +1,26 @@
-//! Proving that what is derived agrees with what it is derived from: every entry with its plays, every ranking with the entries; and repairing it.
+//! Proving that what is derived agrees with what it is derived from: every entry with its plays, every ranking with the entries, every finished season with
+//! its plays, every snapshot with itself; and repairing entries. A finished season is never repaired: it does not change.
 //!
-//! One pass over the whole table finds everything, also plays whose entry is missing: all items of a user come together, entries before plays.
+//! One pass over the whole table finds everything, also plays whose entry is missing: all items of a user come together. Then each snapshot is read in order.
 
 use std::collections::{BTreeMap, HashMap};
 
 use standings_table::{Condition, Consistency, Item, Operation, Scan, Text};
 
-use crate::board::Rules;
+use crate::board::{Rules, Ties};
 use crate::error::{Error, Result};
 use crate::fold::fold;
 use crate::ids::UserId;
 use crate::ranking::SeasonKey;
-use crate::records::{self, Entry, PlayRecord};
+use crate::records::{self, Entry, PlayRecord, SnapshotFacts, SnapshotRow};
 use crate::season::Season;
 use crate::service::Boards;
+use crate::snapshots::Past;
 
 /// Differences named in a report; more are only counted.
 const NAMED_MAX: usize = 100;
+/// Rows of a snapshot read at a time.
+const SNAPSHOT_PAGE: u64 = 1_000;
 
 /// What a check has found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -25,6 +29,8 @@ pub struct CheckReport {
     pub entries: u64,
     /// Plays looked at.
     pub plays: u64,
+    /// Rows of snapshots looked at.
+    pub snapshot_rows: u64,
     /// Entries whose plays are not all kept any more, and which therefore cannot be recomputed.
     pub not_recomputable: u64,
     /// How many differences there are.
@@ -50,6 +56,7 @@ struct User {
     partition: Text,
     entries: HashMap<SeasonKey, Entry>,
     plays: HashMap<SeasonKey, Vec<PlayRecord>>,
+    finals: HashMap<SeasonKey, SnapshotRow>,
 }
 
 impl Boards {
@@ -81,6 +88,13 @@ impl Boards {
             }
         }
         self.check_user(user, repair, &mut report, &mut counts).await?;
+        for board in self.shared.all_boards() {
+            if board.state().record.deleted_users.is_none() {
+                for past in board.snapshots.complete() {
+                    self.check_snapshot(&past, &mut report, &mut progress).await?;
+                }
+            }
+        }
         for memory in self.shared.memory.seasons().into_iter().filter(|memory| memory.ready) {
             let entries = counts.get(&memory.season).copied().unwrap_or(0);
             if entries != memory.users {
@@ -110,8 +124,109 @@ impl Boards {
             let key = SeasonKey { board: play.board.clone(), season: play.season.clone() };
             user.plays.entry(key).or_default().push(play);
             report.plays += 1;
+        } else if let Some((board, label)) = SnapshotRow::parts_of(&item.key)
+            && !SnapshotRow::is_kept_best(item)
+        {
+            let key = SeasonKey { board, season: Season::stored(label.as_str()) };
+            if self.shared.find(&key.board).is_ok_and(|board| board.snapshots.has_season(&key.season)) {
+                user.finals.insert(key, SnapshotRow::from_item(item)?);
+            }
         }
         Ok(())
+    }
+
+    /// Checks that a snapshot has every place once, in order, with the rank that follows from its scores.
+    async fn check_snapshot(
+        &self,
+        past: &Past,
+        report: &mut CheckReport,
+        progress: &mut impl FnMut(&CheckReport),
+    ) -> Result<()> {
+        let SnapshotFacts { players, official, order, ties, .. } = past.facts;
+        let name = format!("board {}, snapshot {}", past.board, past.label);
+        let order: rank_tree::Order = order.into();
+        let mut last: Option<SnapshotRow> = None;
+        let (mut first_of_score, mut scores) = (0, 0);
+        let mut place = 1;
+        while place <= players {
+            let rows = match self.shared.past_places(past, place, SNAPSHOT_PAGE).await {
+                Ok(rows) => rows,
+                Err(Error::NotReady { .. }) => {
+                    report.differs(format!("{name}: not every place from {place} on is there once"));
+                    return Ok(());
+                }
+                Err(error) => return Err(error),
+            };
+            for row in rows {
+                report.snapshot_rows += 1;
+                let at = |row: &SnapshotRow| rank_tree::Entry {
+                    score: row.score,
+                    reached_at: u64::try_from(row.reached_at).unwrap_or(0),
+                };
+                if let Some(last) = &last
+                    && order.compare((at(last), last.user.as_str()), (at(&row), row.user.as_str())).is_ge()
+                {
+                    report.differs(format!("{name}: place {} comes before the one above it", row.place));
+                }
+                if last.as_ref().is_none_or(|last| last.score != row.score) {
+                    first_of_score = row.place;
+                    scores += 1;
+                }
+                let rank = match ties {
+                    Ties::Shared => first_of_score,
+                    Ties::Dense => scores,
+                    Ties::First => row.place,
+                };
+                if row.rank != rank {
+                    let found = row.rank;
+                    report.differs(format!("{name}, user {}: rank {found}, should be {rank}", row.user));
+                }
+                place = row.place + 1;
+                last = Some(row);
+            }
+            progress(report);
+        }
+        match self.shared.past_official(past).await {
+            Ok(_) => {}
+            Err(Error::NotReady { .. }) => {
+                report
+                    .differs(format!("{name}: not every official place from 1 to {official} is there once"));
+            }
+            Err(error) => return Err(error),
+        }
+        Ok(())
+    }
+
+    /// Checks a user's row in a finished season against their plays, where those are kept.
+    fn check_final(
+        &self,
+        name: &str,
+        rules: &Rules,
+        plays: Vec<PlayRecord>,
+        row: Option<&SnapshotRow>,
+        report: &mut CheckReport,
+    ) {
+        match recompute(rules, plays) {
+            Recomputed::Incomplete if self.shared.settings.plays_keep_days.is_some() => {
+                report.not_recomputable += 1;
+            }
+            Recomputed::Entry(None) if row.is_some() && self.shared.settings.plays_keep_days.is_some() => {
+                report.not_recomputable += 1;
+            }
+            Recomputed::Incomplete => report.differs(format!("{name}: some of the plays are missing")),
+            Recomputed::Overflow => {
+                report.differs(format!("{name}: the plays add up to more than 64 bits"));
+            }
+            Recomputed::Entry(expected) => {
+                let found = row.map(|row| (row.score, row.reached_at));
+                let wanted = expected.map(|entry| (entry.score, entry.reached_at));
+                if found != wanted {
+                    let found = found.map_or_else(|| "missing".to_owned(), |(score, _)| score.to_string());
+                    let wanted = show(expected);
+                    report.differs(format!("{name}: the final score is {found}, its plays make {wanted}"));
+                }
+            }
+        }
     }
 
     async fn check_user(
@@ -124,7 +239,8 @@ impl Boards {
         let Some(id) = user.partition.strip_prefix("USER#").and_then(|id| UserId::new(id).ok()) else {
             return Ok(());
         };
-        let mut seasons: Vec<SeasonKey> = user.entries.keys().chain(user.plays.keys()).cloned().collect();
+        let seasons = user.entries.keys().chain(user.plays.keys()).chain(user.finals.keys());
+        let mut seasons: Vec<SeasonKey> = seasons.cloned().collect();
         seasons.sort();
         seasons.dedup();
         for key in seasons {
@@ -138,6 +254,16 @@ impl Boards {
             let entry = user.entries.get(&key).copied();
             let plays = user.plays.remove(&key).unwrap_or_default();
             let name = format!("board {}, season {}, user {id}", key.board, key.season);
+            if board.snapshots.has_season(&key.season) {
+                // One that is on its way out has lost some of its rows.
+                if board.snapshots.of_season(&key.season).is_some() {
+                    self.check_final(&name, rules, plays, user.finals.get(&key), report);
+                }
+                continue;
+            }
+            if entry.is_none() && state.record.removed_seasons && board.live_named(&key.season).is_none() {
+                continue;
+            }
             let mut right = entry;
             match recompute(rules, plays) {
                 Recomputed::Incomplete if self.shared.settings.plays_keep_days.is_some() => {

@@ -49,6 +49,8 @@ pub struct SeasonInfo {
     pub closed_at: Option<i64>,
     /// When it became final.
     pub final_at: Option<i64>,
+    /// Whether its live entries are gone.
+    pub swept: bool,
 }
 
 impl Boards {
@@ -181,6 +183,7 @@ fn empty_info(span: SeasonSpan) -> SeasonInfo {
         done: None,
         closed_at: None,
         final_at: None,
+        swept: false,
     }
 }
 
@@ -194,6 +197,7 @@ fn final_info(record: &SeasonRecord) -> Option<SeasonInfo> {
         done: None,
         closed_at: Some(facts.taken_at),
         final_at: facts.finished_at,
+        swept: record.swept,
     })
 }
 
@@ -219,6 +223,7 @@ impl Shared {
             done: closing.then(|| board.snapshots.under_way(&label).unwrap_or(0)),
             closed_at: closed_at.and_then(|record| record.snapshot).map(|facts| facts.taken_at),
             final_at: None,
+            swept: false,
         })
     }
 
@@ -407,7 +412,6 @@ impl Shared {
     pub(crate) async fn best_of(&self, user: &crate::UserId, board: &BoardId) -> Result<Option<Item>> {
         let mut query = Query::table(format!("USER#{user}"))
             .sort(SortRange::BeginsWith(SnapshotRow::best_prefix(board).into()))
-            .backward()
             .limit(1);
         query.index = Some("Best".into());
         loop {

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use jiff::civil::Date;
 use standings_table::{Condition, Consistency, Error as TableError, Operation};
 
-use crate::board::{Resets, Rules};
+use crate::board::{Resets, Rules, Snapshots as Taken};
 use crate::error::{Error, Result};
 use crate::ids::{BoardId, Label};
 use crate::past::{PastPage, PastStart};
@@ -311,9 +311,7 @@ impl Shared {
         }
         let (_under_way, mut past, mut view) = begun?;
         self.write_snapshot(board, &mut past, &Record::Label, &mut *view).await?;
-        let facts = past.facts.clone();
-        let record = self.change_label(&board.id, label, |record| record.snapshot = facts.clone()).await?;
-        board.snapshots.add_label(record);
+        board.snapshots.add_label(self.label_record(&board.id, label).await?.ok_or(Error::Contended)?);
         Shared::count(&self.statistics.snapshots, 1);
         Ok(())
     }
@@ -396,7 +394,7 @@ fn due_days(board: &Board, now: i64) -> Result<Vec<SeasonSpan>> {
     if !record.takes_days() {
         return Ok(Vec::new());
     }
-    let days = Calendar::new(&Rules { resets: Resets::Daily, ..record.rules })?;
+    let days = Calendar::new(&Rules { resets: Resets::Daily, snapshots: Taken::None, ..record.rules })?;
     let newest = board.snapshots.labels().into_iter().filter_map(|record| record.due_at).max();
     let mut due = Vec::new();
     let mut day = days.season_at(now)?;

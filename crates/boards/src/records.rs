@@ -10,7 +10,7 @@
 //! name      NAMES#<two letters>   <lower-case name>#<id>    —
 //! entry     USER#<id>             ENTRY#<board>#<season>    ByScore ENTRY#<board>#<season>#p<shard>, always 0
 //! snapshot  USER#<id>             SNAP#<board>#<label>      ByScore SNAP#<board>#<label>#p<shard>, place;  ByRank, if official;
-//!                                                           Best <board>#<score>, if of a season
+//!                                                           Best <board>#<score, best first>#<label>, if of a season
 //! log       LOG                   METADATA                  —
 //! play      USER#<id>             PLAY#<board>#<play_id>    ByTime  LOG#<minute>#p<shard>, time;  Recent <board>#<time>
 //! key       KEY#<id>              METADATA                  ByData  KEYS
@@ -408,7 +408,8 @@ impl SnapshotRow {
         let place = i64::try_from(self.place).unwrap_or(i64::MAX);
         let mut attributes = Attributes::with_capacity(11);
         if best {
-            attributes.set("best", format!("{board}#{}", worst_first(facts.order, self.score)));
+            // The label behind it: of equal scores the earliest is the best.
+            attributes.set("best", format!("{board}#{}#{label}", best_first(facts.order, self.score)));
             attributes.set("best_score", self.score);
         }
         attributes.set("better", i64::try_from(self.better).unwrap_or(i64::MAX));
@@ -487,11 +488,7 @@ impl LadderRecord {
 
     /// Sort keys before this one belong to items whose first score is better than this score.
     pub fn sort(order: Order, score: i64) -> String {
-        let turned = match order {
-            Order::High => Order::Low,
-            Order::Low => Order::High,
-        };
-        format!("LADDER#{}", worst_first(turned, score))
+        format!("LADDER#{}", best_first(order, score))
     }
 
     /// As an item.
@@ -520,11 +517,11 @@ impl LadderRecord {
     }
 }
 
-/// A score as twenty digits that sort the worst score first.
-fn worst_first(order: Order, score: i64) -> String {
+/// A score as twenty digits that sort the best score first.
+fn best_first(order: Order, score: i64) -> String {
     let turned = match order {
-        Order::High => score,
-        Order::Low => !score,
+        Order::High => !score,
+        Order::Low => score,
     };
     // From 0 on, so that digits sort as numbers do.
     format!("{:020}", turned.wrapping_sub(i64::MIN) as u64)
@@ -1021,10 +1018,8 @@ mod tests {
     fn scores_in_keys_sort_as_scores_do() {
         let scores = [i64::MIN, -1, 0, 1, 1 << 40, i64::MAX];
         for pair in scores.windows(2) {
-            assert!(worst_first(Order::High, pair[0]) < worst_first(Order::High, pair[1]));
-            assert!(worst_first(Order::Low, pair[0]) > worst_first(Order::Low, pair[1]));
-            assert!(LadderRecord::sort(Order::High, pair[0]) > LadderRecord::sort(Order::High, pair[1]));
-            assert!(LadderRecord::sort(Order::Low, pair[0]) < LadderRecord::sort(Order::Low, pair[1]));
+            assert!(best_first(Order::High, pair[0]) > best_first(Order::High, pair[1]));
+            assert!(best_first(Order::Low, pair[0]) < best_first(Order::Low, pair[1]));
         }
     }
 

@@ -131,6 +131,14 @@ impl Snapshots {
         self.known().labels.values().map(|(record, _)| record.clone()).collect()
     }
 
+    /// All snapshots that answer.
+    pub(crate) fn complete(&self) -> Vec<Arc<Past>> {
+        let known = self.known();
+        let seasons = known.seasons.values().filter(|(record, _)| !record.removing).map(|(_, past)| past);
+        let labels = known.labels.values().filter(|(record, _)| !record.removing).map(|(_, past)| past);
+        seasons.chain(labels).filter(|past| past.facts.finished_at.is_some()).cloned().collect()
+    }
+
     /// What of a snapshot is written already, while it is being taken.
     pub(crate) fn under_way(&self, label: &Label) -> Option<u64> {
         self.known().under_way.get(label).map(|(done, _)| *done)

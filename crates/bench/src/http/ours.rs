@@ -20,27 +20,34 @@ const HEADERS_MAX: usize = 32;
 
 /// Asks our server.
 #[derive(Debug)]
-pub(crate) struct HttpTalk(pub(crate) Asked);
+pub(crate) struct HttpTalk {
+    asked: Asked,
+    /// The path of the scores.
+    scores: String,
+    /// What is asked with every read.
+    query: String,
+}
 
 impl Talk for HttpTalk {
     fn ask(&mut self, connection: usize, request: &mut Vec<u8>) -> bool {
-        let question = self.0.question;
-        let user = self.0.draw(connection);
+        let HttpTalk { asked, scores, query } = self;
+        let question = asked.question;
+        let user = asked.draw(connection);
         match question {
             Question::Empty => get(request, format_args!("/healthz")),
-            Question::Play => post(request, "/v1/scores", &format!(r#"{{"user_id":"{user}","points":1}}"#)),
-            Question::Rank => get(request, format_args!("/v1/scores/{user}")),
-            Question::Top => get(request, format_args!("/v1/scores")),
-            Question::Around => get(request, format_args!("/v1/boards/default/scores/{user}/around")),
+            Question::Play => post(request, scores, &format!(r#"{{"user_id":"{user}","points":1}}"#)),
+            Question::Rank => get(request, format_args!("{scores}/{user}{query}")),
+            Question::Top => get(request, format_args!("{scores}{query}")),
+            Question::Around => get(request, format_args!("{scores}/{user}/around{query}")),
         }
         true
     }
 
     fn hear(&mut self, connection: usize, reply: &[u8]) -> Result<Heard> {
         let Some(body) = body_of(reply)? else { return Ok(Heard::Part) };
-        if self.0.is_sample() && self.0.question != Question::Empty {
-            self.verify(self.0.id(connection), body).with_context(|| {
-                format!("{:?} was answered {}", self.0.question, String::from_utf8_lossy(body))
+        if self.asked.is_sample() && self.asked.question != Question::Empty {
+            self.verify(self.asked.id(connection), body).with_context(|| {
+                format!("{:?} was answered {}", self.asked.question, String::from_utf8_lossy(body))
             })?;
         }
         Ok(Heard::Done)
@@ -48,10 +55,22 @@ impl Talk for HttpTalk {
 }
 
 impl HttpTalk {
+    /// About a board; `query` goes with every read.
+    pub(crate) fn of(asked: Asked, board: &str, query: &str) -> Self {
+        HttpTalk { asked, scores: format!("/v1/boards/{board}/scores"), query: query.to_owned() }
+    }
+
+    /// About the default board, by the short routes where there are some.
+    pub(crate) fn new(asked: Asked) -> Self {
+        let short = asked.question != Question::Around;
+        let talk = Self::of(asked, "default", "");
+        if short { HttpTalk { scores: "/v1/scores".to_owned(), ..talk } } else { talk }
+    }
+
     fn verify(&self, user: &str, body: &[u8]) -> Result<()> {
         let reply: Value = serde_json::from_slice(body)?;
-        let is_rank = |rank: &Value| rank.as_u64().is_some_and(|rank| (1..=self.0.users).contains(&rank));
-        match self.0.question {
+        let is_rank = |rank: &Value| rank.as_u64().is_some_and(|rank| (1..=self.asked.users).contains(&rank));
+        match self.asked.question {
             Question::Empty => {}
             Question::Play => {
                 ensure!(reply["user_id"] == user && is_rank(&reply["rank"]), "another user or no rank");
@@ -63,15 +82,15 @@ impl HttpTalk {
             }
             Question::Top | Question::Around => {
                 let rows = reply["data"].as_array().context("no rows")?;
-                let wanted = if self.0.question == Question::Top { 10 } else { 9 };
-                ensure!(rows.len() as u64 == wanted.min(self.0.users), "{} rows", rows.len());
+                let wanted = if self.asked.question == Question::Top { 10 } else { 9 };
+                ensure!(rows.len() as u64 == wanted.min(self.asked.users), "{} rows", rows.len());
                 let sorted = rows.is_sorted_by(|above, below| {
                     above["score"].as_i64() >= below["score"].as_i64()
                         && above["rank"].as_u64() <= below["rank"].as_u64()
                 });
                 ensure!(sorted && rows.iter().all(|row| is_rank(&row["rank"])), "not in order");
                 let among = rows.iter().any(|row| row["user_id"] == user);
-                ensure!(self.0.question == Question::Top || among, "the user is not among them");
+                ensure!(self.asked.question == Question::Top || among, "the user is not among them");
             }
         }
         Ok(())
@@ -81,6 +100,7 @@ impl HttpTalk {
 /// Fills our server: every user's points once, in batches.
 #[derive(Debug)]
 pub(crate) struct HttpFill<'a> {
+    pub(crate) board: &'a str,
     pub(crate) users: u64,
     pub(crate) next: u64,
     pub(crate) bar: &'a ProgressBar,
@@ -98,7 +118,8 @@ impl Talk for HttpFill<'_> {
             format!(r#"{{"user_id":"{}","points":{points}}}"#, id(user))
         });
         let plays: Vec<String> = plays.collect();
-        post(request, "/v1/boards/default/scores/batch", &format!(r#"{{"plays":[{}]}}"#, plays.join(",")));
+        let path = format!("/v1/boards/{}/scores/batch", self.board);
+        post(request, &path, &format!(r#"{{"plays":[{}]}}"#, plays.join(",")));
         true
     }
 
@@ -114,13 +135,53 @@ impl Talk for HttpFill<'_> {
 
 /// Asks one question on a connection of its own, and waits for the answer.
 pub(crate) fn get_once(address: SocketAddr, path: &str) -> Result<(u16, Vec<u8>)> {
-    let mut stream = TcpStream::connect(address)?;
-    stream.set_read_timeout(Some(Duration::from_secs(60)))?;
-    write!(stream, "GET {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n")?;
+    once(address, &format!("GET {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n"))
+}
+
+/// Sends something on a connection of its own, and waits for the answer.
+pub(crate) fn post_once(address: SocketAddr, method: &str, path: &str, body: &str) -> Result<(u16, Vec<u8>)> {
+    let length = body.len();
+    once(
+        address,
+        &format!(
+            "{method} {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\ncontent-type: application/json\r\ncontent-length: {length}\r\n\r\n{body}"
+        ),
+    )
+}
+
+fn once(address: SocketAddr, request: &str) -> Result<(u16, Vec<u8>)> {
+    let mut stream = connect(address)?;
+    stream.write_all(request.as_bytes())?;
     let mut reply = Vec::new();
     stream.read_to_end(&mut reply)?;
     let head = parse(&reply)?.context("half a reply")?;
     Ok((head.status, reply[head.body_at..].to_vec()))
+}
+
+/// A connection that waits for its answers.
+pub(crate) fn connect(address: SocketAddr) -> Result<TcpStream> {
+    let stream = TcpStream::connect(address)?;
+    stream.set_read_timeout(Some(Duration::from_secs(60)))?;
+    stream.set_nodelay(true)?;
+    Ok(stream)
+}
+
+/// Sends something on a connection that stays, and waits for the answer; its status.
+pub(crate) fn post_on(stream: &mut TcpStream, path: &str, body: &str) -> Result<u16> {
+    let mut request = Vec::new();
+    post(&mut request, path, body);
+    stream.write_all(&request)?;
+    let (mut reply, mut buffer) = (Vec::new(), [0; 4096]);
+    loop {
+        let bytes = stream.read(&mut buffer)?;
+        ensure!(bytes > 0, "the server closed a connection");
+        reply.extend_from_slice(&buffer[..bytes]);
+        if let Some(head) = parse(&reply)?
+            && reply.len() >= head.body_at + head.length.context("a reply without a length")?
+        {
+            return Ok(head.status);
+        }
+    }
 }
 
 fn get(request: &mut Vec<u8>, path: std::fmt::Arguments<'_>) {

@@ -185,3 +185,105 @@ impl View {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use rank_tree::Users;
+
+    use super::*;
+
+    /// A tree that changes all the time while a view of it is read, a few users at a time: the view shows the moment it was made at.
+    #[test]
+    fn a_view_shows_one_moment_whatever_changes_meanwhile() {
+        for seed in 0..300 {
+            let mut random = Random(seed);
+            let order = if random.below(2) == 0 { Order::High } else { Order::Low };
+            let ties = [Ties::Shared, Ties::Dense, Ties::First][random.below(3) as usize];
+            let mut tree = RankTree::new(order, Arc::new(Users::new()));
+            let users = 1 + random.below(60);
+            let change = |tree: &mut RankTree, random: &mut Random| {
+                let user = format!("u{}", random.below(users));
+                if random.below(8) == 0 {
+                    tree.remove(&user);
+                } else {
+                    let entry = Entry { score: random.below(9) as i64, reached_at: random.below(4) };
+                    tree.set(&user, entry).unwrap();
+                }
+            };
+            for _ in 0..random.below(100) {
+                change(&mut tree, &mut random);
+            }
+            let expected: Vec<(String, Entry, u64)> = tree
+                .page(0, 1_000, ties.into())
+                .iter()
+                .map(|row| (tree.users().id(row.user).unwrap(), row.entry, row.rank))
+                .collect();
+            let mut views = Views::default();
+            let view = Arc::new(Mutex::new(View::new(&tree, ties, 0)));
+            views.add(&view);
+            let mut found = Vec::new();
+            loop {
+                for _ in 0..random.below(6) {
+                    let before = random;
+                    // The same change twice: once to hear who it is about, once to make it.
+                    let user = format!("u{}", random.below(users));
+                    views.before_change(&tree, &user);
+                    random = before;
+                    change(&mut tree, &mut random);
+                }
+                let rows = view.lock().unwrap().next(&tree, 1 + random.below(7) as usize);
+                if rows.is_empty() {
+                    break;
+                }
+                found.extend(rows);
+            }
+            let places: Vec<u64> = found.iter().map(|row| row.place).collect();
+            assert_eq!(places, (1..=expected.len() as u64).collect::<Vec<_>>(), "seed {seed}");
+            let score_of = |row: &Listed| row.placed.score;
+            for row in &found {
+                let better = found.iter().filter(|other| order.is_better(score_of(other), score_of(row)));
+                assert_eq!(better.count() as u64, row.better, "seed {seed}");
+            }
+            let found: Vec<(String, Entry, u64)> = found
+                .into_iter()
+                .map(|Listed { placed: Placed { user, score, reached_at, rank }, .. }| {
+                    (user.to_string(), Entry { score, reached_at }, rank)
+                })
+                .collect();
+            assert_eq!(found, expected, "seed {seed}");
+        }
+    }
+
+    #[test]
+    fn a_view_goes_on_from_any_place_if_nothing_changes() {
+        let mut tree = RankTree::new(Order::High, Arc::new(Users::new()));
+        for at in 0..50 {
+            tree.set(&format!("u{at}"), Entry { score: at % 7, reached_at: 5 }).unwrap();
+        }
+        for ties in [Ties::Shared, Ties::Dense, Ties::First] {
+            let whole = View::new(&tree, ties, 0).next(&tree, 100);
+            for from in 0..=50 {
+                let mut rest = Vec::new();
+                let mut view = View::new(&tree, ties, from);
+                loop {
+                    let rows = view.next(&tree, 3);
+                    if rows.is_empty() {
+                        break;
+                    }
+                    rest.extend(rows);
+                }
+                assert_eq!(rest, whole[from as usize..]);
+            }
+        }
+    }
+
+    #[derive(Clone, Copy)]
+    struct Random(u64);
+
+    impl Random {
+        fn below(&mut self, end: u64) -> u64 {
+            self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (self.0 >> 33) % end
+        }
+    }
+}
