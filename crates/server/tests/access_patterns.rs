@@ -1,5 +1,5 @@
 //! Goal: the questions that games ask of the product are answered: those of the acceptance list that apply today, each by its number.
-//! Method: the routes a game calls, over the embedded store, with a clock that the test moves.
+//! Method: the routes a game calls, over the embedded store, with a clock that the test moves. Those about days are in `access_patterns/days.rs`.
 
 #![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
@@ -45,32 +45,178 @@ fn rows(list: &Exact) -> Vec<String> {
     list.get("data").list().iter().map(text).collect()
 }
 
+/// The board of a casual mobile game: the best of the week, from Friday to Thursday in Seoul.
+const WEEKLY: &str = r#"{"score":"best","resets":"weekly","week_starts":"friday","time_zone":"Asia/Seoul","max_points":99999}"#;
+const SCORES: &str = "/v1/boards/weekly/scores";
+
+async fn weekly(app: &TestApp, clock: &ManualClock, more: &str) {
+    clock.set_ms(ms("2014-05-01T00:00:00Z"));
+    put(app, "/v1/boards/weekly", &WEEKLY.replace('}', &format!("{more}}}"))).await;
+}
+
+/// Plays of a week, given by its first day, in the middle of it; then the week is over and settled.
+async fn week(app: &TestApp, clock: &ManualClock, first_day: &str, plays: &[(&str, i64)]) {
+    let start = ms(&format!("{first_day}T00:00:00+09:00"));
+    clock.set_ms(start + 3 * 86_400_000);
+    for (user, points) in plays {
+        clock.advance_ms(1_000);
+        assert_eq!(play(app, SCORES, user, *points).await.get("season"), &first_day.into());
+    }
+    clock.set_ms(start + 7 * 86_400_000 + 300_000);
+    assert!(app.settle_due().await > 0, "a season is over");
+}
+
 #[test]
 fn a1_this_weeks_ranking_highest_first() {
     with_app(|app, clock| async move {
-        let rules = r#"{"score":"best","resets":"weekly","week_starts":"friday","max_points":99999}"#;
-        put(&app, "/v1/boards/weekly", rules).await;
-        let scores = "/v1/boards/weekly/scores";
+        weekly(&app, &clock, "").await;
         // From Friday to Thursday, as 2014-05-09 … 2014-05-15.
-        clock.set_ms(ms("2014-05-09T00:00:00Z"));
-        assert_eq!(play(&app, scores, "ada", 99_999).await.get("season"), &"2014-05-09".into());
-        play(&app, scores, "bob", 50_000).await;
-        clock.set_ms(ms("2014-05-15T23:59:59Z"));
-        play(&app, scores, "eve", 70_000).await;
-        play(&app, scores, "bob", 80_000).await;
-        play(&app, scores, "bob", 10).await;
-        let list = app.get(scores).await.good();
+        clock.set_ms(ms("2014-05-09T00:00:00+09:00"));
+        assert_eq!(play(&app, SCORES, "ada", 99_999).await.get("season"), &"2014-05-09".into());
+        play(&app, SCORES, "bob", 50_000).await;
+        clock.set_ms(ms("2014-05-15T23:59:59+09:00"));
+        play(&app, SCORES, "eve", 70_000).await;
+        play(&app, SCORES, "bob", 80_000).await;
+        play(&app, SCORES, "bob", 10).await;
+        let list = app.get(SCORES).await.good();
         assert_eq!(rows(&list), ["ada 1 99999", "bob 2 80000", "eve 3 70000"]);
-        clock.set_ms(ms("2014-05-16T00:00:00Z"));
-        assert_eq!(rows(&app.get(scores).await.good()), [""; 0], "a new week begins empty");
-        assert_eq!(play(&app, scores, "bob", 5).await.get("season"), &"2014-05-16".into());
-        assert_eq!(
-            app.get(&format!("{scores}?season=2014-05-09")).await.good().get("data"),
-            list.get("data")
-        );
-        let too_much = app.post(scores, r#"{"user_id":"eve","points":100000}"#).await;
+        clock.set_ms(ms("2014-05-16T00:00:00+09:00"));
+        assert_eq!(app.settle_due().await, 0, "late plays are still taken");
+        assert_eq!(rows(&app.get(SCORES).await.good()), [""; 0], "a new week begins empty");
+        assert_eq!(play(&app, SCORES, "bob", 5).await.get("season"), &"2014-05-16".into());
+        let last_week = format!("{SCORES}?season=2014-05-09");
+        assert_eq!(app.get(&last_week).await.good().get("data"), list.get("data"));
+        let late = r#"{"user_id":"eve","points":71000,"played_at":"2014-05-15T23:59:59+09:00"}"#;
+        assert_eq!(app.post(SCORES, late).await.good().get("season"), &"2014-05-09".into());
+        clock.set_ms(ms("2014-05-16T00:05:00+09:00"));
+        assert_eq!(app.settle_due().await, 1);
+        let late = app.post(SCORES, &late.replace("71000", "72000")).await;
+        assert_eq!((late.status, late.code().as_str()), (409, "season_closed"));
+        assert_eq!(rows(&app.get(&last_week).await.good()), ["ada 1 99999", "bob 2 80000", "eve 3 71000"]);
+        assert_eq!(rows(&app.get(SCORES).await.good()), ["bob 1 5"]);
+        let too_much = app.post(SCORES, r#"{"user_id":"eve","points":100000}"#).await;
         assert_eq!(too_much.code(), "points_out_of_bounds");
     });
+}
+
+/// Seasons as `season state rank score of players`.
+fn seasons(reply: &Exact) -> Vec<String> {
+    let text = |row: &Exact| {
+        format!(
+            "{} {} {:?} {:?} of {:?}",
+            row.get("season").text().unwrap(),
+            row.get("state").text().unwrap(),
+            row.get("rank"),
+            row.get("score"),
+            row.get("players")
+        )
+    };
+    reply.get("data").list().iter().map(text).collect()
+}
+
+#[test]
+fn a3_recent_seasons_newest_first() {
+    with_app(|app, clock| async move {
+        weekly(&app, &clock, "").await;
+        week(&app, &clock, "2014-05-09", &[("ada", 500), ("bob", 700)]).await;
+        week(&app, &clock, "2014-05-16", &[("ada", 900), ("bob", 100), ("eve", 100)]).await;
+        week(&app, &clock, "2014-05-23", &[("bob", 300)]).await;
+        week(&app, &clock, "2014-05-30", &[("ada", 300), ("bob", 300)]).await;
+        clock.set_ms(ms("2014-06-07T00:00:00Z"));
+        play(&app, SCORES, "eve", 40).await;
+        play(&app, SCORES, "ada", 20).await;
+        let path = "/v1/users/ada/seasons?board=weekly";
+        let all = app.get(path).await.good();
+        let expected = [
+            "2014-06-06 open 2 20 of 2",
+            "2014-05-30 final 1 300 of 2",
+            "2014-05-16 final 1 900 of 3",
+            "2014-05-09 final 2 500 of 2",
+        ];
+        assert_eq!(seasons(&all), expected);
+        assert_eq!(all.get("next_cursor"), &Exact::null());
+        for limit in 1..=4 {
+            let (mut found, mut cursor) = (Vec::new(), String::new());
+            loop {
+                let page = app.get(&format!("{path}&limit={limit}{cursor}")).await.good();
+                found.extend(seasons(&page));
+                let Some(next) = page.get("next_cursor").text() else { break };
+                cursor = format!("&cursor={next}");
+            }
+            assert_eq!(found, expected, "{limit} at a time");
+        }
+        // Plays, newest first, page by page.
+        let plays = app.get("/v1/users/ada/plays?board=weekly&limit=3").await.good();
+        let points = |reply: &Exact| {
+            let rows = reply.get("data").list().iter();
+            rows.map(|row| format!("{:?} {:?}", row.get("season"), row.get("points"))).collect::<Vec<_>>()
+        };
+        assert_eq!(points(&plays), [r#""2014-06-06" 20"#, r#""2014-05-30" 300"#, r#""2014-05-16" 900"#]);
+        let next = plays.get("next_cursor").text().unwrap();
+        let plays = app.get(&format!("/v1/users/ada/plays?board=weekly&limit=3&cursor={next}")).await.good();
+        assert_eq!(points(&plays), [r#""2014-05-09" 500"#]);
+        assert_eq!(seasons(&app.get("/v1/users/nobody/seasons?board=weekly").await.good()), [""; 0]);
+        app.assert_consistent().await;
+    });
+}
+
+#[test]
+fn a4_my_best_week_ever() {
+    with_app(|app, clock| async move {
+        weekly(&app, &clock, r#","keep_seasons":2"#).await;
+        let best = async |user: &str| {
+            let best = app.get(&format!("/v1/users/{user}/best?board=weekly")).await.good();
+            (best.get("season").text().unwrap().to_owned(), best.get("score").number(), best)
+        };
+        week(&app, &clock, "2014-05-09", &[("ada", 900), ("bob", 950)]).await;
+        week(&app, &clock, "2014-05-16", &[("ada", 100), ("bob", 970)]).await;
+        let (season, score, reply) = best("ada").await;
+        assert_eq!((season.as_str(), score), ("2014-05-09", 900));
+        assert_eq!((reply.get("rank").number(), reply.get("players").number()), (2, 2));
+        // A running week counts as soon as it is better; an equal one came later.
+        clock.set_ms(ms("2014-05-24T00:00:00Z"));
+        play(&app, SCORES, "ada", 900).await;
+        assert_eq!(best("ada").await.0, "2014-05-09");
+        let now = play(&app, SCORES, "ada", 901).await;
+        let (season, score, reply) = best("ada").await;
+        assert_eq!((season.as_str(), score, reply.get("rank")), ("2014-05-23", 901, now.get("rank")));
+        assert_eq!(reply.get("state"), &"open".into());
+        // A best week outlives the weeks that are kept.
+        week(&app, &clock, "2014-05-30", &[("ada", 1)]).await;
+        assert_eq!(app.get(&format!("{SCORES}?season=2014-05-09")).await.code(), "unknown_season");
+        assert_eq!(app.get(&format!("{SCORES}?season=2014-05-16")).await.code(), "unknown_season");
+        let (season, score, reply) = best("bob").await;
+        assert_eq!((season.as_str(), score), ("2014-05-16", 970));
+        assert_eq!((reply.get("rank").number(), reply.get("players")), (1, &Exact::null()));
+        assert_eq!(seasons(&app.get("/v1/users/bob/seasons?board=weekly").await.good()), [""; 0]);
+        assert_eq!(app.get("/v1/users/bob/best").await.code(), "no_entry", "another board");
+        assert_eq!(app.get("/v1/users/nobody/best?board=weekly").await.code(), "unknown_user");
+        app.assert_consistent().await;
+    });
+}
+
+#[test]
+fn a5_past_weeks_need_no_memory_and_a_final_standing_is_one_read() {
+    let folder = tempfile::tempdir().unwrap();
+    runtime().block_on(async {
+        let clock = Arc::new(ManualClock::new(ms("2014-05-01T00:00:00Z")));
+        let table = Arc::new(MeteredTable::new(table_in(folder.path()), SystemClock));
+        let app = TestApp::open(table.clone() as Arc<dyn Table>, clock.clone(), None).await;
+        weekly(&app, &clock, "").await;
+        for first_day in ["2014-05-09", "2014-05-16", "2014-05-23"] {
+            week(&app, &clock, first_day, &[("ada", 5), ("bob", 7), ("eve", 6)]).await;
+        }
+        assert_eq!(app.boards.memory().seasons().len(), 0);
+        let before = calls(&table);
+        let found = app.get(&format!("{SCORES}/ada?season=2014-05-16")).await.good();
+        assert_eq!(found.get("user_info").get("rank").number(), 3);
+        assert_eq!(calls(&table) - before, 1);
+    });
+}
+
+/// Requests to a table so far.
+fn calls<T: Table>(table: &MeteredTable<T>) -> u64 {
+    meter::KINDS.iter().map(|kind| table.meter().totals(*kind).calls).sum()
 }
 
 #[test]
@@ -267,10 +413,7 @@ fn c13_names_come_without_a_read_per_row() {
         }
         // Another start: nothing is at hand yet.
         let app = TestApp::open(table.clone() as Arc<dyn Table>, Arc::new(SystemClock), None).await;
-        let reads = || {
-            let requests = meter::KINDS.iter().map(|kind| table.meter().totals(*kind).calls);
-            requests.sum::<u64>()
-        };
+        let reads = || calls(&table);
         let before = reads();
         let first = app.get("/v1/scores?limit=150").await.good();
         assert!(reads() - before <= 2, "150 names took {} requests", reads() - before);
@@ -282,3 +425,6 @@ fn c13_names_come_without_a_read_per_row() {
         assert_eq!(names, (0..150).rev().map(|user| format!("User {user}")).collect::<Vec<_>>());
     });
 }
+
+#[path = "access_patterns/days.rs"]
+mod days;

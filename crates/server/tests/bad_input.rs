@@ -24,6 +24,9 @@ async fn prepared(folder: &std::path::Path) -> TestApp {
         ("sums", r#"{}"#),
         ("laps", r#"{"score":"best","order":"low","decimals":3,"min_points":1,"max_points":100.5}"#),
         ("weeks", r#"{"resets":"weekly","week_starts":"friday","time_zone":"Asia/Seoul"}"#),
+        ("empty", r#"{"resets":"monthly"}"#),
+        ("date", r#"{}"#),
+        ("sums_rank", r#"{}"#),
     ] {
         let answer = app.ask(axum::http::Method::PUT, &format!("/v1/boards/{board}"), rules).await;
         assert_eq!(answer.status, 201, "{}", answer.body);
@@ -39,6 +42,13 @@ async fn prepared(folder: &std::path::Path) -> TestApp {
     ] {
         let answer = app.post(&format!("/v1/boards/{board}/scores"), body).await;
         assert_eq!(answer.status, 200, "{}", answer.body);
+    }
+    for label in ["taken", "other"] {
+        let body = format!(r#"{{"label":"{label}"}}"#);
+        assert_eq!(app.post("/v1/boards/sums/snapshots", &body).await.status, 202);
+    }
+    while !app.boards.snapshots_under_way().is_empty() {
+        tokio::task::yield_now().await;
     }
     app
 }
@@ -156,7 +166,8 @@ fn a_bad_question_is_refused_for_what_is_wrong_with_it() {
         ("GET /v1/boards/nowhere", 404, "unknown_board"),
         ("DELETE /v1/boards/nowhere", 404, "unknown_board"),
         ("DELETE /v1/boards/default", 409, "default_board_stays"),
-        ("GET /v1/boards/sums/seasons/2026-11", 404, "unknown_season"),
+        ("GET /v1/boards/sums/seasons/2026-11", 400, "invalid_season"),
+        ("GET /v1/boards/weeks/seasons/2026-10-30", 404, "unknown_season"),
         ("GET /v1/boards/sums/scores/nobody", 404, "unknown_user"),
         ("GET /v1/boards/sums/scores/bob", 404, "no_entry"),
         ("GET /v1/boards/sums/scores/nobody/around", 404, "unknown_user"),
@@ -170,6 +181,7 @@ fn a_bad_question_is_refused_for_what_is_wrong_with_it() {
         ("GET /v1/boards/sums/distribution?buckets=0", 400, "invalid_query"),
         ("GET /v1/boards/sums/distribution?buckets=1001", 400, "invalid_query"),
         ("GET /v1/users/nobody", 404, "unknown_user"),
+        ("POST /v1/users", 405, "method_not_allowed"),
         ("DELETE /v1/users/nobody", 404, "unknown_user"),
         ("GET /v1/users/a%23b", 400, "invalid_id"),
         ("GET /v2/scores", 404, "not_found"),
@@ -271,5 +283,7 @@ fn a_cursor_serves_its_own_board_and_season_only() {
     });
 }
 
+#[path = "bad_input/history.rs"]
+mod history;
 #[path = "bad_input/plays.rs"]
 mod plays;

@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::Router;
 use axum::body::Body;
@@ -95,9 +96,14 @@ impl TestApp {
 
 /// The routes as the server puts them together, open to everyone.
 pub(crate) fn router(boards: &Boards) -> Router {
+    router_within(boards, PATIENCE)
+}
+
+/// The same with so much time for a request.
+pub(crate) fn router_within(boards: &Boards, request_time_max: Duration) -> Router {
     let keys = KeyRing::new(Vec::new(), RateLimits::new(None));
     let app = App::new(boards.clone(), Arc::new(keys));
-    let limits = RequestLimits { body_bytes_max: 1 << 20, request_time_max: PATIENCE };
+    let limits = RequestLimits { body_bytes_max: 1 << 20, request_time_max };
     let metrics = Arc::new(Metrics::new());
     standings::http::finish(standings::http::status::routes(app, metrics.clone()), limits, metrics)
 }

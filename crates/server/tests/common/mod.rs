@@ -4,12 +4,14 @@
 //! |---|---|
 //! | `app.rs` | the real routes over a table of the test's own, called without a socket |
 //! | `exact.rs` | JSON compared digit by digit |
+//! | `held.rs` | a table that holds back the rows of snapshots |
 //! | `program.rs` | the real program, started and ended by process id |
 
 #![allow(dead_code, reason = "each test file uses a part of this")]
 
 pub(crate) mod app;
 pub(crate) mod exact;
+pub(crate) mod held;
 pub(crate) mod program;
 
 use std::io::{Read, Write};
