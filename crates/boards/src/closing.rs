@@ -149,9 +149,9 @@ impl Boards {
     /// How many seasons of each board are in each state, those on their way out left out.
     pub fn season_counts(&self) -> Vec<(BoardId, [(SeasonState, u64); 3])> {
         let count = |board: Arc<Board>| {
-            let (live, past) = (board.live(), board.snapshots.seasons());
+            let live = board.live();
             let closing = live.iter().filter(|live| live.closing.load(Ordering::Acquire)).count();
-            let finished = past.iter().filter(|record| !record.removing).count();
+            let (finished, _) = board.snapshots.season_counts();
             let counts = [
                 (SeasonState::Open, (live.len() - closing) as u64),
                 (SeasonState::Closing, closing as u64),
@@ -243,12 +243,12 @@ impl Shared {
                 done += 1;
             }
         }
-        for record in board.snapshots.seasons().into_iter().filter(|record| !record.swept) {
+        for record in board.snapshots.unswept() {
             self.sweep(board, &record).await?;
         }
         done += self.settle_days(board).await?;
         done += self.remove_old_seasons(board).await?;
-        for record in board.snapshots.labels().into_iter().filter(|record| record.removing) {
+        for record in board.snapshots.removed_labels() {
             self.remove_label_rows(board, &record).await?;
             done += 1;
         }
@@ -343,11 +343,13 @@ impl Shared {
     async fn remove_old_seasons(&self, board: &Board) -> Result<u64> {
         let state = board.state();
         let now = self.clock.now_us();
-        let seasons = board.snapshots.seasons();
-        let kept = seasons.iter().filter(|record| !record.removing).count();
+        let (kept, removing) = board.snapshots.season_counts();
         let mut too_many = kept.saturating_sub(state.record.rules.keep_seasons as usize);
         let mut removed = 0;
-        for record in seasons {
+        if too_many == 0 && removing == 0 {
+            return Ok(0);
+        }
+        for record in board.snapshots.seasons() {
             // One that was closed early stays until its time is over: it must not begin anew.
             if !record.removing && too_many > 0 && !record.span().takes_plays(&state.record.rules, now) {
                 too_many -= 1;

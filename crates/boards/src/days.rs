@@ -92,17 +92,15 @@ impl Boards {
                 official: past.facts.official,
             });
         }
-        let found = self.snapshots(board)?;
-        let unknown = || Error::UnknownSnapshot { board: board.clone(), label: label.to_owned() };
-        if label == LATEST {
-            let complete = || found.iter().filter(|info| info.finished_at.is_some());
-            return complete()
-                .find(|info| info.due_at.is_some())
-                .or_else(|| complete().next())
-                .cloned()
-                .ok_or_else(unknown);
-        }
-        found.into_iter().find(|info| info.label.as_str() == label).ok_or_else(unknown)
+        let found = self.shared.find(board)?;
+        let record = match label {
+            LATEST => found.snapshots.latest(),
+            label => found.snapshots.label(&Label::stored(label)),
+        };
+        let record = record.filter(|record| !record.removing);
+        record
+            .map(|record| info(&found, &record))
+            .ok_or_else(|| Error::UnknownSnapshot { board: board.clone(), label: label.to_owned() })
     }
 
     /// Takes a snapshot now, under a label or, without one, under the time. Returns when its moment is fixed; the copy is made in the background.
@@ -145,7 +143,7 @@ impl Boards {
         if found.snapshots.under_way(label).is_some() {
             return Err(Error::InvalidSnapshot { why: "is being taken; delete it when it is complete" });
         }
-        let known = found.snapshots.labels().into_iter().find(|record| record.label == *label);
+        let known = found.snapshots.label(label);
         known.filter(|record| !record.removing).ok_or_else(unknown)?;
         let record = self.shared.change_label(board, label, |record| record.removing = true).await?;
         found.snapshots.add_label(record.clone());
@@ -264,9 +262,8 @@ impl Shared {
     /// Takes the snapshots that are due, and those that a crash has interrupted.
     pub(crate) async fn settle_days(&self, board: &Board) -> Result<u64> {
         let mut taken = 0;
-        for record in board.snapshots.labels() {
-            let unfinished = record.snapshot.finished_at.is_none() && !record.removing;
-            if unfinished && board.snapshots.under_way(&record.label).is_none() {
+        for record in board.snapshots.unfinished() {
+            if board.snapshots.under_way(&record.label).is_none() {
                 let season = Season::stored(&record.snapshot.season);
                 if board.live_named(&season).is_none() {
                     // What it was to be a copy of is gone.
@@ -395,7 +392,7 @@ fn due_days(board: &Board, now: i64) -> Result<Vec<SeasonSpan>> {
         return Ok(Vec::new());
     }
     let days = Calendar::new(&Rules { resets: Resets::Daily, snapshots: Taken::None, ..record.rules })?;
-    let newest = board.snapshots.labels().into_iter().filter_map(|record| record.due_at).max();
+    let newest = board.snapshots.newest_day();
     let mut due = Vec::new();
     let mut day = days.season_at(now)?;
     loop {

@@ -295,16 +295,22 @@ impl Shared {
         } else {
             Ok(())
         });
-        let span = match board.recent(played_at) {
+        let recent = board.recent(played_at);
+        let span = match &recent {
             Some(live) => live.span.clone(),
             None => accept!(state.calendar.season_at(played_at)),
         };
-        accept!(if span.takes_plays(rules, now) && !board.snapshots.has_season(&span.season) {
+        // One that is over does not begin anew, whatever the clock says.
+        let known_closed = recent.is_none() && board.snapshots.has_season(&span.season);
+        accept!(if span.takes_plays(rules, now) && !known_closed {
             Ok(())
         } else {
             Err(closed(board, state, &span))
         });
-        let live = accept!(self.live_at(board, state, played_at).await);
+        let live = match recent {
+            Some(live) => live,
+            None => accept!(self.live_at(board, state, played_at).await),
+        };
         accept!(if live.closing.load(Ordering::Acquire) { Err(closed(board, state, &span)) } else { Ok(()) });
         // Nothing is counted whose rank could not be told: not ready is said.
         accept!(self.ranking.generation(&live.key).await);

@@ -22,7 +22,7 @@ use crate::service::{Board, Shared, State};
 /// Users taken from the ranking at a time: changes wait for some tens of microseconds.
 const PAGE_USERS: usize = 500;
 /// Transactions under way at a time. More would not make it faster, and plays would wait behind them.
-const UNDER_WAY_MAX: usize = 2;
+const UNDER_WAY_MAX: usize = 4;
 
 /// A snapshot: where it is and what is known of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -129,6 +129,53 @@ impl Snapshots {
     /// Labels by name, unfinished ones and those on their way out included.
     pub(crate) fn labels(&self) -> Vec<LabelRecord> {
         self.known().labels.values().map(|(record, _)| record.clone()).collect()
+    }
+
+    /// How many finished seasons there are, and how many are on their way out.
+    pub(crate) fn season_counts(&self) -> (usize, usize) {
+        let known = self.known();
+        let removing = known.seasons.values().filter(|(record, _)| record.removing).count();
+        (known.seasons.len() - removing, removing)
+    }
+
+    /// One label.
+    pub(crate) fn label(&self, label: &Label) -> Option<LabelRecord> {
+        self.known().labels.get(label).map(|(record, _)| record.clone())
+    }
+
+    /// The newest complete snapshot of a day, or of all if there is none of a day.
+    pub(crate) fn latest(&self) -> Option<LabelRecord> {
+        let known = self.known();
+        let complete = known.labels.values().map(|(record, _)| record);
+        let complete = complete.filter(|record| record.snapshot.finished_at.is_some() && !record.removing);
+        complete.max_by_key(|record| (record.due_at, record.snapshot.taken_at)).cloned()
+    }
+
+    /// The end of the last day of which there is a snapshot, complete or not.
+    pub(crate) fn newest_day(&self) -> Option<i64> {
+        self.known().labels.values().filter_map(|(record, _)| record.due_at).max()
+    }
+
+    /// Labels whose snapshot is not complete.
+    pub(crate) fn unfinished(&self) -> Vec<LabelRecord> {
+        self.labels_that(|record| record.snapshot.finished_at.is_none() && !record.removing)
+    }
+
+    /// Labels on their way out.
+    pub(crate) fn removed_labels(&self) -> Vec<LabelRecord> {
+        self.labels_that(|record| record.removing)
+    }
+
+    fn labels_that(&self, wanted: impl Fn(&LabelRecord) -> bool) -> Vec<LabelRecord> {
+        let known = self.known();
+        known.labels.values().map(|(record, _)| record).filter(|record| wanted(record)).cloned().collect()
+    }
+
+    /// Finished seasons whose live entries are not all gone.
+    pub(crate) fn unswept(&self) -> Vec<SeasonRecord> {
+        let known = self.known();
+        let seasons = known.seasons.values().map(|(record, _)| record);
+        seasons.filter(|record| !record.swept).cloned().collect()
     }
 
     /// All snapshots that answer.
