@@ -522,9 +522,12 @@ impl Shared {
 
 /// Why a play of a season that takes none is refused.
 pub(crate) fn closed(board: &Board, state: &State, span: &SeasonSpan) -> Error {
+    // Somebody may have closed it before its time.
+    let closed_at = board.snapshots.of_season(&span.season).map(|past| past.facts.taken_at);
+    let early = closed_at.filter(|at| *at < span.end_us).map(crate::season::format_us);
     Error::SeasonClosed {
         board: board.id.clone(),
         season: span.season.to_string(),
-        until: span.takes_plays_until(&state.record.rules),
+        until: early.unwrap_or_else(|| span.takes_plays_until(&state.record.rules)),
     }
 }

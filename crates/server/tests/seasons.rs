@@ -160,6 +160,7 @@ fn a_season_is_closed_by_hand_once_and_for_all() {
         assert_eq!(app.post(close, "").await.good(), reply("final", Some(NOW)), "it stays as it is");
         let late = play(&app, "default", "ada", "1").await;
         assert_eq!((late.status, late.code().as_str()), (409, "season_closed"));
+        assert!(late.body.contains(&format!("until {NOW}")), "{}", late.body);
         // What is asked for without a season is the one of this moment, which is this one.
         let top = app.get("/v1/scores").await.good();
         assert_eq!((top.get("season"), top.get("players").number()), (&"2026-11".into(), 2));
