@@ -220,8 +220,7 @@ pub(crate) fn run(queue: &Queue, engine: &Engine, schema: &Schema, clock: &dyn C
             None => {
                 let batch = queue.committed() + 1;
                 let transactions = requests.iter().map(|request| request.transactions.len()).sum();
-                let plan =
-                    Plan::new(engine, schema, clock.now_seconds(), &mut history, batch, transactions);
+                let plan = Plan::new(engine, schema, clock.now_seconds(), &mut history, batch, transactions);
                 commit(queue, engine, plan, requests);
                 if engine.has_full_memtable() {
                     full();
@@ -236,20 +235,19 @@ fn commit(queue: &Queue, engine: &Engine, mut plan: Plan<'_>, requests: Vec<Requ
     let mut answers = Vec::with_capacity(requests.len());
     for request in requests {
         transactions += request.transactions.len();
-        let results: Vec<_> =
-            request.transactions.into_iter().map(|prepared| plan.add(prepared)).collect();
+        let results: Vec<_> = request.transactions.into_iter().map(|prepared| plan.add(prepared)).collect();
         answers.push((request.answer, results));
     }
-    let rows = plan.len();
-    let written = if rows == 0 {
-        Ok(())
-    } else {
-        engine.wait_for_room().and_then(|()| engine.commit(plan.into_rows()))
+    let rows = plan.into_rows();
+    let row_count = rows.len();
+    let written = match row_count {
+        0 => Ok(()),
+        _ => engine.wait_for_room().and_then(|()| engine.commit(rows)),
     };
     // Only now may a caller that reads rely on seeing this batch.
-    queue.counters.batches.fetch_add(u64::from(rows > 0), Ordering::Release);
+    queue.counters.batches.fetch_add(u64::from(row_count > 0), Ordering::Release);
     queue.counters.transactions.fetch_add(transactions as u64, Ordering::Relaxed);
-    queue.counters.rows.fetch_add(rows as u64, Ordering::Relaxed);
+    queue.counters.rows.fetch_add(row_count as u64, Ordering::Relaxed);
     let size = transactions.next_power_of_two().ilog2() as usize;
     queue.counters.sizes[size.min(COMMIT_SIZES - 1)].fetch_add(1, Ordering::Relaxed);
     match written {
