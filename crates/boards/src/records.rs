@@ -24,6 +24,7 @@
 //!
 //! Only this file knows attribute names. Reading trusts nothing: an item that lacks what it must have is reported as damaged.
 
+use compact_str::format_compact;
 use serde::{Deserialize, Serialize};
 use standings_table::item::VERSION;
 use standings_table::{Attributes, Index, Item, Key, Projection, Schema, SortType, Text, Value};
@@ -588,8 +589,8 @@ impl Entry {
     }
 
     /// The partition of `ByScore` that a shard of a season's entries is in.
-    pub fn partition(board: &BoardId, season: &Season, shard: u32) -> String {
-        format!("ENTRY#{board}#{season}#p{shard}")
+    pub fn partition(board: &BoardId, season: &Season, shard: u32) -> Text {
+        format_compact!("ENTRY#{board}#{season}#p{shard}")
     }
 
     /// As an item.
@@ -675,8 +676,8 @@ impl PlayRecord {
     }
 
     /// The partition of the play log that a shard of a minute is in.
-    pub fn log_partition(minute: i64, shard: u32) -> String {
-        format!("LOG#{minute}#p{shard}")
+    pub fn log_partition(minute: i64, shard: u32) -> Text {
+        format_compact!("LOG#{minute}#p{shard}")
     }
 
     /// As an item.
@@ -692,7 +693,7 @@ impl PlayRecord {
         if let Some(rank) = self.previous_rank {
             attributes.set("previous_rank", rank);
         }
-        attributes.set("recent", format!("{}#{:017}", self.board, self.played_at));
+        attributes.set("recent", format_compact!("{}#{:017}", self.board, self.played_at));
         attributes.set("score_after", self.score_after);
         attributes.set("season", self.season.as_str());
         Item { key: Self::key(&self.user, &self.board, &self.play_id), attributes }
