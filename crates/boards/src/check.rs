@@ -1,4 +1,5 @@
-//! Proving that what is derived agrees with what it is derived from: every entry with its plays, every ranking with the entries; and repairing it.
+//! Proving that what is derived agrees with what it is derived from: every entry with its plays, every ranking with the entries, the marks of those who
+//! may have a name with the profiles; and repairing entries.
 //!
 //! One pass over the whole table finds everything, also plays whose entry is missing: all items of a user come together, entries before plays.
 
@@ -11,7 +12,7 @@ use crate::error::{Error, Result};
 use crate::fold::fold;
 use crate::ids::UserId;
 use crate::ranking::SeasonKey;
-use crate::records::{self, Entry, PlayRecord};
+use crate::records::{self, Entry, PlayRecord, UserRecord};
 use crate::season::Season;
 use crate::service::Boards;
 
@@ -110,6 +111,14 @@ impl Boards {
             let key = SeasonKey { board: play.board.clone(), season: play.season.clone() };
             user.plays.entry(key).or_default().push(play);
             report.plays += 1;
+        } else if item.key.sk == records::METADATA {
+            let record = UserRecord::from_item(item)?;
+            if record.name.is_some() && !self.shared.names.named.may_have(record.user.as_str()) {
+                report.differs(format!(
+                    "user {}: the profile has a name, but there is no mark of it",
+                    record.user
+                ));
+            }
         }
         Ok(())
     }

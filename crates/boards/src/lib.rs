@@ -23,6 +23,7 @@ mod ids;
 pub mod keys;
 mod locks;
 mod log;
+mod named;
 mod names;
 mod plays;
 pub mod points;

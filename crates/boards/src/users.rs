@@ -6,6 +6,7 @@ use standings_table::{Condition, Consistency, Error as TableError, Operation};
 
 use crate::error::{Error, Result};
 use crate::ids::UserId;
+use crate::named::Addition;
 use crate::records::UserRecord;
 use crate::service::{ATTEMPTS_MAX, Boards};
 
@@ -54,14 +55,28 @@ impl Boards {
                     Some(stored) => Condition::VersionEquals(stored.version),
                     None => Condition::Absent,
                 };
-                let put = Operation::put_if(record.to_item(), condition);
-                match shared.table.transact(vec![put]).await {
+                let mark = match name {
+                    Some(_) => shared.names.named.add(&user).await,
+                    None => None,
+                };
+                let mut operations = vec![Operation::put_if(record.to_item(), condition)];
+                operations.extend(mark.as_ref().map(Addition::operation));
+                match shared.table.transact(operations).await {
                     Ok(_) => {
+                        mark.into_iter().for_each(Addition::done);
                         shared.names.changed(&user, name.as_deref());
                         return Ok((record, stored.is_none()));
                     }
-                    Err(TableError::ConditionFailed { .. } | TableError::Conflict) => {}
-                    Err(error) => return Err(error.into()),
+                    Err(TableError::ConditionFailed { .. } | TableError::Conflict) => {
+                        if let Some(mark) = mark {
+                            mark.read_again(&*shared.table).await?;
+                        }
+                    }
+                    Err(error) => {
+                        // It may be in the table all the same.
+                        shared.names.forget(&user);
+                        return Err(error.into());
+                    }
                 }
             }
             Err(Error::Contended)
@@ -85,7 +100,10 @@ impl Boards {
                     Ok(())
                 }
                 Err(TableError::ConditionFailed { .. }) => Err(Error::UnknownUser { user }),
-                Err(error) => Err(error.into()),
+                Err(error) => {
+                    shared.names.forget(&user);
+                    Err(error.into())
+                }
             }
         });
         done.await.unwrap_or(Err(Error::Contended))
@@ -96,7 +114,10 @@ impl Boards {
     /// # Errors
     /// What the table says.
     pub async fn name_of(&self, user: &UserId) -> Result<Option<Arc<str>>> {
-        let names = self.shared.names.of(&*self.shared.table, &[user.as_str()]).await?;
+        if let Some(name) = self.shared.names.at_hand(user.as_str()) {
+            return Ok(name);
+        }
+        let names = self.shared.names.read(&*self.shared.table, &[user.as_str()]).await?;
         Ok(names.into_iter().next().flatten())
     }
 }
