@@ -167,6 +167,7 @@ impl<'a> Bench<'a> {
         let load =
             |address, process| Load { address, process, connections: BATCH_CONNECTIONS, sleeps, time: None };
         let rate = |measured: &Measured| users as f64 / measured.time().as_secs_f64();
+        let microseconds = |measured: &Measured| measured.server().as_secs_f64() * 1e6 / users as f64;
 
         let bar = progress(users, "filling our server");
         let mut fill = HttpFill { board: "default", users, next: 0, bar: &bar };
@@ -175,7 +176,7 @@ impl<'a> Bench<'a> {
         let players = self.ours.players()?;
         ensure!(players == users, "{players} of {users} users were counted");
 
-        let mut rival_rate = None;
+        let (mut rival_rate, mut rival_microseconds) = (None, None);
         if let Some(rivals) = &self.rivals {
             for redis in [&rivals.durable, &rivals.plain] {
                 let bar = progress(users, "filling redis-server");
@@ -186,10 +187,12 @@ impl<'a> Bench<'a> {
                 let count: u64 = redis::cmd("ZCARD").arg("board").query(&mut redis.connect()?)?;
                 ensure!(count == users, "{count} of {users} users were counted by redis-server");
                 rival_rate.get_or_insert(rate(&measured));
+                rival_microseconds.get_or_insert(microseconds(&measured));
             }
         }
         report.add(Row::more("play_batch", rate(&ours), rival_rate, "/s"));
         report.add(Row::more("play_batch_goal", rate(&ours), Some(BATCH_GOAL), "/s").reach(1.0));
+        report.add(Row::less("play_batch_cpu", microseconds(&ours), rival_microseconds, "µs"));
         self.rest()?;
         self.memory("memory", report)
     }

@@ -1,5 +1,6 @@
 //! Proving that what is derived agrees with what it is derived from: every entry with its plays, every ranking with the entries, every finished season with
-//! its plays, every snapshot with itself; and repairing entries. A finished season is never repaired: it does not change.
+//! its plays, every snapshot with itself, the marks of those who may have a name with the profiles; and repairing entries. A finished season is never
+//! repaired: it does not change.
 //!
 //! One pass over the whole table finds everything, also plays whose entry is missing: all items of a user come together. Then each snapshot is read in order.
 
@@ -12,7 +13,7 @@ use crate::error::{Error, Result};
 use crate::fold::fold;
 use crate::ids::UserId;
 use crate::ranking::SeasonKey;
-use crate::records::{self, Entry, PlayRecord, SnapshotFacts, SnapshotRow};
+use crate::records::{self, Entry, PlayRecord, SnapshotFacts, SnapshotRow, UserRecord};
 use crate::season::Season;
 use crate::service::Boards;
 use crate::snapshots::Past;
@@ -130,6 +131,14 @@ impl Boards {
             let key = SeasonKey { board, season: Season::stored(label.as_str()) };
             if self.shared.find(&key.board).is_ok_and(|board| board.snapshots.has_season(&key.season)) {
                 user.finals.insert(key, SnapshotRow::from_item(item)?);
+            }
+        } else if item.key.sk == records::METADATA {
+            let record = UserRecord::from_item(item)?;
+            if record.name.is_some() && !self.shared.names.named.may_have(record.user.as_str()) {
+                report.differs(format!(
+                    "user {}: the profile has a name, but there is no mark of it",
+                    record.user
+                ));
             }
         }
         Ok(())

@@ -26,6 +26,7 @@ mod ids;
 pub mod keys;
 mod locks;
 mod log;
+mod named;
 mod names;
 mod past;
 mod plays;

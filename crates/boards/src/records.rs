@@ -8,6 +8,7 @@
 //! ladder    SNAP#<board>#<label>  LADDER#<score>#<place>    —
 //! user      USER#<id>             METADATA                  ByData  NAME#<lower-case name>
 //! name      NAMES#<two letters>   <lower-case name>#<id>    —
+//! named     NAMED                 METADATA, MARKS#<shard>   —
 //! entry     USER#<id>             ENTRY#<board>#<season>    ByScore ENTRY#<board>#<season>#p<shard>, always 0
 //! snapshot  USER#<id>             SNAP#<board>#<label>      ByScore SNAP#<board>#<label>#p<shard>, place;  ByRank, if official;
 //!                                                           Best <board>#<score, best first>#<label>, if of a season
@@ -24,6 +25,7 @@
 //!
 //! Only this file knows attribute names. Reading trusts nothing: an item that lacks what it must have is reported as damaged.
 
+use compact_str::format_compact;
 use serde::{Deserialize, Serialize};
 use standings_table::item::VERSION;
 use standings_table::{Attributes, Index, Item, Key, Projection, Schema, SortType, Text, Value};
@@ -588,8 +590,8 @@ impl Entry {
     }
 
     /// The partition of `ByScore` that a shard of a season's entries is in.
-    pub fn partition(board: &BoardId, season: &Season, shard: u32) -> String {
-        format!("ENTRY#{board}#{season}#p{shard}")
+    pub fn partition(board: &BoardId, season: &Season, shard: u32) -> Text {
+        format_compact!("ENTRY#{board}#{season}#p{shard}")
     }
 
     /// As an item.
@@ -675,8 +677,8 @@ impl PlayRecord {
     }
 
     /// The partition of the play log that a shard of a minute is in.
-    pub fn log_partition(minute: i64, shard: u32) -> String {
-        format!("LOG#{minute}#p{shard}")
+    pub fn log_partition(minute: i64, shard: u32) -> Text {
+        format_compact!("LOG#{minute}#p{shard}")
     }
 
     /// As an item.
@@ -692,7 +694,7 @@ impl PlayRecord {
         if let Some(rank) = self.previous_rank {
             attributes.set("previous_rank", rank);
         }
-        attributes.set("recent", format!("{}#{:017}", self.board, self.played_at));
+        attributes.set("recent", format_compact!("{}#{:017}", self.board, self.played_at));
         attributes.set("score_after", self.score_after);
         attributes.set("season", self.season.as_str());
         Item { key: Self::key(&self.user, &self.board, &self.play_id), attributes }
@@ -810,6 +812,90 @@ impl NameRecord {
         Ok(Self {
             user: user.ok_or_else(|| damaged(item, "its key names no user"))?,
             name: item.text("name").map(str::to_owned).ok_or_else(|| damaged(item, "it has no name"))?,
+        })
+    }
+}
+
+/// Which groups of users have somebody with a name, or had once: a shard of the marks. See `named.rs`.
+///
+/// Whoever puts a profile with a name sees to it that the group's mark is there, in the same transaction.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NamedRecord {
+    /// Which shard.
+    pub shard: usize,
+    /// A bit a group.
+    pub marks: [u8; NamedRecord::BYTES],
+    /// Counts changes; 0 if it is not in the table.
+    pub version: i64,
+}
+
+impl NamedRecord {
+    /// How many groups there are. Which group a user is in is stored, so this must never change.
+    pub const GROUPS: usize = 1 << 16;
+    /// In how many items the marks are: all can be read at once, and none costs more than one unit to write.
+    pub const SHARDS: usize = 64;
+    const BYTES: usize = Self::GROUPS / Self::SHARDS / 8;
+    const PARTITION: &str = "NAMED";
+
+    /// Says that all names of a table have their marks.
+    pub fn beginning() -> Item {
+        with_key(Key::new(Self::PARTITION, METADATA)).with(VERSION, 1)
+    }
+
+    /// The key of a shard.
+    pub fn key(shard: usize) -> Key {
+        Key::new(Self::PARTITION, format!("MARKS#{shard:02}"))
+    }
+
+    /// The group of a user.
+    pub fn group_of(user: &str) -> usize {
+        (xxhash_rust::xxh3::xxh3_64(user.as_bytes()) >> 48) as usize
+    }
+
+    /// The shard of a group.
+    pub fn shard_of(group: usize) -> usize {
+        group / (Self::GROUPS / Self::SHARDS)
+    }
+
+    /// A shard without marks.
+    pub fn new(shard: usize) -> Self {
+        Self { shard, marks: [0; Self::BYTES], version: 0 }
+    }
+
+    /// The groups of this shard that have a mark.
+    pub fn groups(&self) -> impl Iterator<Item = usize> + '_ {
+        let first = self.shard * Self::BYTES * 8;
+        (0..Self::BYTES * 8)
+            .filter(|bit| self.marks[bit / 8] >> (bit % 8) & 1 == 1)
+            .map(move |bit| first + bit)
+    }
+
+    /// The next version, with a mark for a group of this shard; nothing if it has one.
+    pub fn with(&self, group: usize) -> Option<Self> {
+        let (byte, bit) = (group / 8 % Self::BYTES, group % 8);
+        let mut next = self.clone();
+        next.marks[byte] |= 1 << bit;
+        next.version += 1;
+        (next.marks != self.marks).then_some(next)
+    }
+
+    /// As an item.
+    pub fn to_item(&self) -> Item {
+        with_key(Self::key(self.shard)).with("marks", self.marks.to_vec()).with(VERSION, self.version)
+    }
+
+    /// From an item.
+    pub fn from_item(shard: usize, item: &Item) -> Result<Self> {
+        let Some(Value::Bytes(marks)) = item.get("marks") else {
+            return Err(damaged(item, "it has no marks"));
+        };
+        Ok(Self {
+            shard,
+            marks: marks
+                .as_slice()
+                .try_into()
+                .map_err(|_| damaged(item, "its marks are not as many as there are"))?,
+            version: number(item, VERSION)?,
         })
     }
 }
@@ -1012,6 +1098,20 @@ mod tests {
         assert_eq!(NameRecord::from_item(&name.to_item()).unwrap(), name);
         record.name = None;
         assert_eq!(UserRecord::from_item(&record.to_item()).unwrap(), record);
+    }
+
+    #[test]
+    fn marks_come_back_and_groups_never_change() {
+        assert_eq!(NamedRecord::group_of("ann"), 18_476);
+        let mut records: Vec<NamedRecord> = (0..NamedRecord::SHARDS).map(NamedRecord::new).collect();
+        let groups = [0, 7, 8, 1_023, 1_024, 40_000, 65_535];
+        for group in groups {
+            let record = &mut records[NamedRecord::shard_of(group)];
+            *record = record.with(group).unwrap();
+            assert_eq!(record.with(group), None, "it has the mark already");
+            assert_eq!(NamedRecord::from_item(record.shard, &record.to_item()).unwrap(), *record);
+        }
+        assert!(records.iter().flat_map(NamedRecord::groups).eq(groups));
     }
 
     #[test]

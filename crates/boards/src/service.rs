@@ -197,6 +197,8 @@ impl Boards {
     /// What the table says; [`Error::Damaged`] for an item that is none of ours.
     pub async fn open(table: Arc<dyn Table>, clock: Arc<dyn Clock>, settings: Settings) -> Result<Self> {
         let memory = Arc::new(MemoryRanking::new());
+        // Before the default board is made, by which a new table is known.
+        let names = Names::open(&*table).await?;
         let shared = Shared {
             table,
             ranking: memory.clone(),
@@ -205,7 +207,7 @@ impl Boards {
             settings,
             boards: RwLock::default(),
             locks: UserLocks::new(),
-            names: Names::new(),
+            names,
             log: PlayLog::default(),
             statistics: Statistics::default(),
             requests_under_way: AtomicU64::new(0),

@@ -14,7 +14,7 @@ use standings_table::{Operation, limits};
 
 use crate::error::{Error, Result};
 use crate::ids::{BoardId, Label, UserId};
-use crate::ranking::{FrozenView, Listed, SeasonKey};
+use crate::ranking::{FrozenView, Listed, Placed, SeasonKey};
 use crate::records::{LabelRecord, LadderRecord, SeasonRecord, SnapshotFacts, SnapshotRow};
 use crate::season::Season;
 use crate::service::{Board, Shared, State};
@@ -355,18 +355,18 @@ impl Shared {
     }
 
     async fn write_chunk(&self, past: &Past, rows: Vec<Listed>, best: bool) -> Result<()> {
-        let users: Vec<&str> = rows.iter().map(|row| row.placed.user.as_str()).collect();
-        let names = self.names.of(&*self.table, &users).await?;
         let mut puts = Vec::with_capacity(rows.len());
-        for (row, name) in rows.into_iter().zip(names) {
+        let (places, placed): (Vec<(u64, u64)>, Vec<Placed>) =
+            rows.into_iter().map(|row| ((row.place, row.better), row.placed)).unzip();
+        for ((place, better), row) in places.into_iter().zip(self.name(placed).await?) {
             let row = SnapshotRow {
-                user: UserId::new(&row.placed.user)?,
-                name: name.map(|name| name.to_string()),
-                score: row.placed.score,
-                reached_at: i64::try_from(row.placed.reached_at).unwrap_or(i64::MAX),
-                place: row.place,
-                rank: row.placed.rank,
-                better: row.better,
+                user: UserId::new(&row.user)?,
+                name: row.name.map(|name| name.to_string()),
+                score: row.score,
+                reached_at: row.reached_at,
+                place,
+                rank: row.rank,
+                better,
             };
             puts.push(Operation::put(row.to_item(&past.board, &past.label, &past.facts, best)));
         }

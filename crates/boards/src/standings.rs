@@ -471,17 +471,25 @@ impl Shared {
         }
     }
 
-    async fn name(&self, rows: Vec<Placed>) -> Result<Vec<Row>> {
-        let users: Vec<&str> = rows.iter().map(|row| row.user.as_str()).collect();
-        let names = self.names.of(&*self.table, &users).await?;
-        let named = |(row, name): (Placed, _)| Row {
+    pub(crate) async fn name(&self, placed: Vec<Placed>) -> Result<Vec<Row>> {
+        let mut unknown = Vec::new();
+        let named = |(at, row): (usize, Placed)| Row {
+            name: self.names.at_hand(&row.user).unwrap_or_else(|| {
+                unknown.push(at);
+                None
+            }),
             user: row.user,
-            name,
             rank: row.rank,
             score: row.score,
             reached_at: i64::try_from(row.reached_at).unwrap_or(i64::MAX),
         };
-        Ok(rows.into_iter().zip(names).map(named).collect())
+        let mut rows: Vec<Row> = placed.into_iter().enumerate().map(named).collect();
+        if !unknown.is_empty() {
+            let users: Vec<&str> = unknown.iter().map(|at| rows[*at].user.as_str()).collect();
+            let names = self.names.read(&*self.table, &users).await?;
+            unknown.into_iter().zip(names).for_each(|(at, name)| rows[at].name = name);
+        }
+        Ok(rows)
     }
 }
 

@@ -8,6 +8,7 @@ use standings_table::{
 
 use crate::error::{Error, Result};
 use crate::ids::UserId;
+use crate::named::Addition;
 use crate::records::{NameRecord, UserRecord};
 use crate::service::{ATTEMPTS_MAX, Boards};
 use crate::standings::{checked_limit, invalid};
@@ -57,6 +58,10 @@ impl Boards {
                     Some(stored) => Condition::VersionEquals(stored.version),
                     None => Condition::Absent,
                 };
+                let mark = match name {
+                    Some(_) => shared.names.named.add(&user).await,
+                    None => None,
+                };
                 let mut operations = vec![Operation::put_if(record.to_item(), condition)];
                 let name_key = |name: &String| NameRecord::key(&user, name);
                 let old = stored.as_ref().and_then(|stored| stored.name.as_ref()).map(name_key);
@@ -67,13 +72,23 @@ impl Boards {
                 } else {
                     operations.extend(old.map(Operation::delete));
                 }
+                operations.extend(mark.as_ref().map(Addition::operation));
                 match shared.table.transact(operations).await {
                     Ok(_) => {
+                        mark.into_iter().for_each(Addition::done);
                         shared.names.changed(&user, name.as_deref());
                         return Ok((record, stored.is_none()));
                     }
-                    Err(TableError::ConditionFailed { .. } | TableError::Conflict) => {}
-                    Err(error) => return Err(error.into()),
+                    Err(TableError::ConditionFailed { .. } | TableError::Conflict) => {
+                        if let Some(mark) = mark {
+                            mark.read_again(&*shared.table).await?;
+                        }
+                    }
+                    Err(error) => {
+                        // It may be in the table all the same.
+                        shared.names.forget(&user);
+                        return Err(error.into());
+                    }
                 }
             }
             Err(Error::Contended)
@@ -104,7 +119,11 @@ impl Boards {
                         return Ok(());
                     }
                     Err(TableError::ConditionFailed { .. } | TableError::Conflict) => {}
-                    Err(error) => return Err(error.into()),
+                    Err(error) => {
+                        // It may be gone from the table all the same.
+                        shared.names.forget(&user);
+                        return Err(error.into());
+                    }
                 }
             }
             Err(Error::Contended)
@@ -184,7 +203,10 @@ impl Boards {
     /// # Errors
     /// What the table says.
     pub async fn name_of(&self, user: &UserId) -> Result<Option<Arc<str>>> {
-        let names = self.shared.names.of(&*self.shared.table, &[user.as_str()]).await?;
+        if let Some(name) = self.shared.names.at_hand(user.as_str()) {
+            return Ok(name);
+        }
+        let names = self.shared.names.read(&*self.shared.table, &[user.as_str()]).await?;
         Ok(names.into_iter().next().flatten())
     }
 }

@@ -106,7 +106,10 @@ impl RankTree {
 
     /// Up to `limit` users from a position on.
     pub fn page(&self, position: u64, limit: usize, ties: Ties) -> Vec<Standing> {
-        self.standings(position, ties).take(limit).collect()
+        let users = usize::try_from(self.len().saturating_sub(position)).unwrap_or(usize::MAX);
+        let mut page = Vec::with_capacity(limit.min(users));
+        page.extend(self.standings(position, ties).take(limit));
+        page
     }
 
     /// Up to `limit` users before a position, best first.

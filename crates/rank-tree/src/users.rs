@@ -30,6 +30,8 @@ use slots::Slots;
 
 /// Numbers keep below this, so that a cell of the hash table has a bit left for the hash and the highest `u32` can stand for nobody.
 const USERS_MAX: u32 = (1 << 31) - 1;
+/// Room for ids that most keep to: UUIDs are as long.
+const ID_BYTES_USUAL: usize = 36;
 /// The use count that stands for "more than 254; see `many_uses`".
 const USES_MANY: u8 = u8::MAX;
 
@@ -103,11 +105,13 @@ impl Users {
 
     /// Calls `read` with the id of each of these users that is in use and its place among them; one turn at the lock for all.
     pub fn with_ids(&self, users: impl IntoIterator<Item = UserKey>, mut read: impl FnMut(usize, &str)) {
+        let users = users.into_iter();
+        let expected = users.size_hint().0;
         let mut buffer = BUFFER;
-        let mut text = String::new();
-        let mut ends = Vec::new();
+        let mut text = String::with_capacity(expected * ID_BYTES_USUAL);
+        let mut ends = Vec::with_capacity(expected);
         let table = self.read();
-        for (place, user) in users.into_iter().enumerate() {
+        for (place, user) in users.enumerate() {
             if let Some(id) = table.id(user, &mut buffer) {
                 text.push_str(id);
                 ends.push((place, text.len()));

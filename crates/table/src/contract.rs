@@ -176,6 +176,7 @@ macro_rules! contract_tests {
         $crate::contract_tests!(@each $backend, $make, $block_on,
             p01_all_or_nothing, p01_conflict_changes_nothing, p01_every_failed_condition_is_named,
             p02_conditions_see_what_came_before, p02_concurrent_increments_lose_none,
+            p02_transactions_handed_in_together_are_each_on_their_own,
             p04_strong_reads_see_what_was_written,
             p05_strong_read_of_a_global_index_is_refused,
             p06_indexes_are_sparse, p06_a_changed_item_moves_in_its_indexes, p06_rows_show_the_projection,

@@ -27,6 +27,7 @@ mod sweeper;
 
 use std::path::Path;
 use std::sync::Arc;
+use std::task::Poll;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -41,7 +42,7 @@ use crate::limits;
 use crate::operation::{Operation, Receipt};
 use crate::query::{Consistency, Direction, Page, PageBuilder, Query, Scan};
 use crate::schema::Schema;
-use committer::Queue;
+use committer::{Answers, Queue};
 use engine::{Engine, Space, Tuning};
 use folder::Folder;
 use plan::{Prepared, RecentReads};
@@ -49,6 +50,9 @@ use range::KeyRange;
 
 pub use check::CheckReport;
 pub use committer::{COMMIT_SIZES, CommitStatistics};
+
+/// After preparing so many transactions of one caller, others on its thread get a turn.
+const TRANSACTIONS_AT_A_STRETCH: usize = 128;
 
 /// How a table is opened.
 pub struct Options {
@@ -116,6 +120,48 @@ pub(crate) struct Inner {
     engine: Engine,
     queue: Arc<Queue>,
     recent: RecentReads,
+}
+
+impl Inner {
+    fn get(&self, key: &Key) -> Result<Option<Item>> {
+        let bytes = encoding::slice(|bytes| encoding::push_item_key(bytes, key));
+        let committed = self.queue.committed();
+        let value = self.engine.get(Space::Items, &bytes)?;
+        self.recent.note(bytes.clone(), value.clone(), committed);
+        let Some(value) = value else { return Ok(None) };
+        let item = encoding::decode_item(&bytes, &value);
+        let item = item.map_err(|detail| self.engine.corrupt(Space::Items, &bytes, detail))?;
+        Ok(Some(item).filter(|item| !item.is_expired(self.clock.now_seconds())))
+    }
+
+    fn prepare(&self, operations: Vec<Operation>) -> Result<Prepared> {
+        let mut prepared = Prepared::new(&self.schema, operations)?;
+        // Reading here, on many threads, spares the one committer from it.
+        prepared.look_up(&self.engine, &self.schema, &self.recent, self.queue.committed())?;
+        Ok(prepared)
+    }
+
+    /// The committer answers everyone it has taken on; without an answer, it has died on the way.
+    async fn answers(&self, answers: Answers, count: usize) -> Vec<Result<Receipt>> {
+        answers.await.unwrap_or_else(|_| {
+            let unknown = || Error::OutcomeUnknown { why: "the committer stopped".to_owned() };
+            let error = self.queue.refused().unwrap_or_else(unknown);
+            (0..count).map(|_| Err(error.clone())).collect()
+        })
+    }
+}
+
+/// Gives way once to what else waits on this thread, on any executor.
+async fn let_others_run() {
+    let mut given_way = false;
+    std::future::poll_fn(|context| {
+        if std::mem::replace(&mut given_way, true) {
+            return Poll::Ready(());
+        }
+        context.waker().wake_by_ref();
+        Poll::Pending
+    })
+    .await;
 }
 
 /// A table in a folder on this machine's disk.
@@ -266,39 +312,62 @@ impl Table for EmbeddedTable {
 
     async fn get(&self, key: &Key, _: Consistency) -> Result<Option<Item>> {
         limits::check_key(key)?;
-        let inner = self.inner();
-        let bytes = encoding::slice(|bytes| encoding::push_item_key(bytes, key));
-        let committed = inner.queue.committed();
-        let value = inner.engine.get(Space::Items, &bytes)?;
-        inner.recent.note(bytes.clone(), value.clone(), committed);
-        let Some(value) = value else { return Ok(None) };
-        let item = encoding::decode_item(&bytes, &value);
-        let item = item.map_err(|detail| inner.engine.corrupt(Space::Items, &bytes, detail))?;
-        Ok(Some(item).filter(|item| !item.is_expired(inner.clock.now_seconds())))
+        self.inner().get(key)
     }
 
-    async fn batch_get(&self, keys: &[Key], consistency: Consistency) -> Result<Vec<Option<Item>>> {
+    async fn batch_get(&self, keys: &[Key], _: Consistency) -> Result<Vec<Option<Item>>> {
         limits::check_batch_get(keys)?;
-        let mut found = Vec::with_capacity(keys.len());
-        for key in keys {
-            found.push(self.get(key, consistency).await?);
-        }
-        Ok(found)
+        keys.iter().map(|key| self.inner().get(key)).collect()
     }
 
     async fn transact(&self, operations: Vec<Operation>) -> Result<Receipt> {
         let inner = self.inner();
-        let mut prepared = Prepared::new(&inner.schema, operations)?;
-        // Reading here, on many threads, spares the one committer from it.
-        prepared.look_up(&inner.engine, &inner.schema, &inner.recent, inner.queue.committed())?;
-        let answer = inner.queue.submit(prepared)?;
-        // The committer answers everyone it has taken on; without an answer, it has died on the way.
-        answer.await.unwrap_or_else(|_| {
-            Err(inner
-                .queue
-                .refused()
-                .unwrap_or(Error::OutcomeUnknown { why: "the committer stopped".to_owned() }))
-        })
+        let prepared = inner.prepare(operations)?;
+        let answer = inner.queue.submit(vec![prepared])?;
+        inner.answers(answer, 1).await.swap_remove(0)
+    }
+
+    /// All of them are one entry in the committer's queue, or a few if they are large.
+    async fn transact_all(&self, transactions: Vec<Vec<Operation>>) -> Vec<Result<Receipt>> {
+        let inner = self.inner();
+        let mut results = Vec::with_capacity(transactions.len());
+        let mut under_way = Vec::new();
+        let (mut together, mut places, mut bytes) = (Vec::new(), Vec::new(), 0);
+        for (place, operations) in transactions.into_iter().enumerate() {
+            if place % TRANSACTIONS_AT_A_STRETCH == TRANSACTIONS_AT_A_STRETCH - 1 {
+                let_others_run().await;
+            }
+            // Whoever is not refused here gets the place filled in below.
+            let prepared = match inner.prepare(operations) {
+                Ok(prepared) => prepared,
+                Err(error) => {
+                    results.push(Err(error));
+                    continue;
+                }
+            };
+            results.push(Ok(Receipt::default()));
+            bytes += prepared.bytes;
+            together.push(prepared);
+            places.push(place);
+            if together.len() == committer::BATCH_TRANSACTIONS_MAX || bytes >= committer::BATCH_BYTES_MAX {
+                under_way
+                    .push((inner.queue.submit(std::mem::take(&mut together)), std::mem::take(&mut places)));
+                bytes = 0;
+            }
+        }
+        if !together.is_empty() {
+            under_way.push((inner.queue.submit(together), places));
+        }
+        for (answer, places) in under_way {
+            let answers = match answer {
+                Ok(answer) => inner.answers(answer, places.len()).await,
+                Err(error) => places.iter().map(|_| Err(error.clone())).collect(),
+            };
+            for (place, answer) in places.into_iter().zip(answers) {
+                results[place] = answer;
+            }
+        }
+        results
     }
 
     async fn query(&self, query: &Query) -> Result<Page> {

@@ -89,6 +89,16 @@ pub trait Table: Send + Sync + 'static {
     /// A transaction of one operation costs half as much a unit as one of several.
     async fn transact(&self, operations: Vec<Operation>) -> Result<Receipt>;
 
+    /// Does many transactions, each on its own: the results are those of one `transact` after another, in the order given.
+    /// A backend that can take them on together does, which spares most of what each costs by itself.
+    async fn transact_all(&self, transactions: Vec<Vec<Operation>>) -> Vec<Result<Receipt>> {
+        let mut results = Vec::with_capacity(transactions.len());
+        for operations in transactions {
+            results.push(self.transact(operations).await);
+        }
+        results
+    }
+
     /// One page of a partition of the table or of an index.
     async fn query(&self, query: &Query) -> Result<Page>;
 
@@ -127,6 +137,9 @@ impl<T: Table + ?Sized> Table for std::sync::Arc<T> {
     }
     async fn transact(&self, operations: Vec<Operation>) -> Result<Receipt> {
         (**self).transact(operations).await
+    }
+    async fn transact_all(&self, transactions: Vec<Vec<Operation>>) -> Vec<Result<Receipt>> {
+        (**self).transact_all(transactions).await
     }
     async fn query(&self, query: &Query) -> Result<Page> {
         (**self).query(query).await

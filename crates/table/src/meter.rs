@@ -176,6 +176,8 @@ impl Meter {
     pub fn transacted(&self, now_ms: i64, operations: usize, receipt: &Receipt) {
         let mut state = self.state();
         let mut total = 0;
+        // Items of one partition and their rows in local indexes come one after the other: they are added together.
+        let mut together: Option<(&Text, u64)> = None;
         for write in &receipt.writes {
             let factor = match (operations, write.index) {
                 (1, _) => 1,
@@ -184,7 +186,22 @@ impl Meter {
             };
             let units = Units::whole(units_of(write.bytes, WRITE_UNIT_BYTES) * factor);
             total += units.halves;
-            state.written.add(now_ms, self.partition(write.index, &write.partition), units.halves);
+            match (self.global(write.index), &mut together) {
+                (Some(index), _) => {
+                    add(&mut state.written, now_ms, Some(index), &write.partition, units.halves);
+                }
+                (None, Some((partition, halves))) if **partition == write.partition => {
+                    *halves += units.halves;
+                }
+                (None, _) => {
+                    if let Some((partition, halves)) = together.replace((&write.partition, units.halves)) {
+                        add(&mut state.written, now_ms, None, partition, halves);
+                    }
+                }
+            }
+        }
+        if let Some((partition, halves)) = together {
+            add(&mut state.written, now_ms, None, partition, halves);
         }
         let totals = &mut state.totals[Kind::Transact as usize];
         totals.calls += 1;
@@ -199,7 +216,7 @@ impl Meter {
         for (partition, bytes) in items {
             let units = Units::whole(units_of(bytes, WRITE_UNIT_BYTES) * factor);
             total += units.halves;
-            state.written.add(now_ms, (None, partition.clone()), units.halves);
+            add(&mut state.written, now_ms, None, partition, units.halves);
         }
         let totals = &mut state.totals[Kind::Transact as usize];
         totals.calls += 1;
@@ -220,7 +237,7 @@ impl Meter {
         for (partition, bytes) in reads {
             let halves = units_of(bytes, READ_UNIT_BYTES) * if strong { 2 } else { 1 };
             total += halves;
-            state.read.add(now_ms, self.partition(index, partition), halves);
+            add(&mut state.read, now_ms, self.global(index), partition, halves);
         }
         let totals = &mut state.totals[kind as usize];
         totals.calls += 1;
@@ -235,9 +252,8 @@ impl Meter {
     }
 
     /// Rows of local indexes live with their items.
-    fn partition(&self, index: Option<usize>, key: &Text) -> (Option<usize>, Text) {
-        let global = index.filter(|at| self.schema.indexes()[*at].scope == Scope::Global);
-        (global, key.clone())
+    fn global(&self, index: Option<usize>) -> Option<usize> {
+        index.filter(|at| self.schema.indexes()[*at].scope == Scope::Global)
     }
 
     fn hot(&self, entry: sketch::Heavy<(Option<usize>, Text)>) -> HotPartition {
@@ -253,6 +269,16 @@ impl Meter {
     fn state(&self) -> std::sync::MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+fn add(
+    sketch: &mut SlidingSketch<(Option<usize>, Text)>,
+    now_ms: i64,
+    index: Option<usize>,
+    partition: &Text,
+    halves: u64,
+) {
+    sketch.add(now_ms, &(index, partition), halves, || (index, partition.clone()));
 }
 
 /// Every unit begun counts, and nothing is free.

@@ -112,6 +112,12 @@ impl Index {
         Item { key: item.key.clone(), attributes }
     }
 
+    /// Whether two versions of an item look the same in this index.
+    pub(crate) fn shows_the_same(&self, one: &Item, other: &Item) -> bool {
+        let shown = |(name, _): &(&Text, &Value)| self.carries(name);
+        one.attributes.iter().filter(shown).eq(other.attributes.iter().filter(shown))
+    }
+
     /// Whether a row carries attribute `name`. Every row carries `expires_at`: it must know when it is gone.
     pub fn carries(&self, name: &str) -> bool {
         name == self.partition
@@ -155,14 +161,14 @@ impl Index {
 }
 
 /// [`Place`] by reference: on the way of every write, where copies would be most of the cost.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, PartialEq)]
 pub(crate) struct Spot<'a> {
     pub(crate) partition: &'a Text,
     pub(crate) sort: SortRef<'a>,
 }
 
 /// [`SortValue`] by reference.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, PartialEq)]
 pub(crate) enum SortRef<'a> {
     String(&'a Text),
     Number(i64),

@@ -66,6 +66,11 @@ impl Measured {
         self.time
     }
 
+    /// Processor time of the server.
+    pub(crate) fn server(&self) -> Duration {
+        self.server
+    }
+
     pub(crate) fn per_second(&self) -> f64 {
         self.latencies.len() as f64 / self.time.as_secs_f64()
     }

@@ -112,6 +112,7 @@ macro_rules! admitted {
                 let admit = |board| app.keys.admit(&parts.headers, Role::$role, board);
                 let make: fn(Caller) -> Self = $make;
                 match board_in(parts.uri.path()) {
+                    Some(board) if !board.contains('%') => admit(Some(board)).map(make),
                     Some(board) => {
                         let board = percent_decode_str(board).decode_utf8_lossy();
                         admit(Some(&*board)).map(make)
@@ -294,7 +295,8 @@ pub(crate) fn json(status: StatusCode, value: &impl Serialize) -> Response {
 }
 
 fn to_json(value: &impl Serialize) -> Vec<u8> {
-    let mut body = Vec::with_capacity(512);
+    // Enough for a user with their neighbours.
+    let mut body = Vec::with_capacity(1_024);
     serde_json::to_writer(&mut body, value)
         .expect("replies are plain data, and writing to memory does not fail");
     body

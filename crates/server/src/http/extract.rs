@@ -17,6 +17,7 @@ use axum::http::request::Parts;
 use http_body_util::BodyExt as _;
 use hyper::body::Body as _;
 use serde::de::DeserializeOwned;
+use serde::de::value::{Error as ValueError, MapDeserializer};
 use serde_json::error::Category;
 
 use super::error::{Code, Problem};
@@ -90,6 +91,13 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Params<T> {
 
 /// A struct from the text behind the `?` of a URI.
 pub fn parse_query<T: DeserializeOwned>(query: &str) -> Result<T, Problem> {
+    // Most requests have no query. If something is missing then, the ordinary way says what.
+    if query.is_empty() {
+        let nothing = MapDeserializer::<_, ValueError>::new(std::iter::empty::<(&str, &str)>());
+        if let Ok(value) = T::deserialize(nothing) {
+            return Ok(value);
+        }
+    }
     if let Some(known) = fields::of::<T>()
         && let Some(unknown) = unknown_name(query, known)
     {

@@ -23,6 +23,7 @@ use axum::extract::{MatchedPath, Request};
 use axum::http::header::CONTENT_LENGTH;
 use axum::http::{HeaderValue, Method};
 use axum::response::{IntoResponse as _, Response};
+use hyper::body::Body as _;
 use pin_project_lite::pin_project;
 use tokio::time::{Instant, Sleep, sleep_until};
 use tower_layer::Layer;
@@ -125,11 +126,13 @@ where
             method = %request.method(),
             path = request.uri().path(),
         );
-        request.extensions_mut().insert(RequestContext {
-            id: id.clone(),
-            body_bytes_max: self.limits.body_bytes_max,
-            body_deadline: Some(started + self.limits.request_time_max / 2),
-        });
+        // Most requests have no body, and each extension is an allocation.
+        if !request.body().is_end_stream() {
+            request.extensions_mut().insert(RequestContext {
+                body_bytes_max: self.limits.body_bytes_max,
+                body_deadline: Some(started + self.limits.request_time_max / 2),
+            });
+        }
         let endpoint = self.endpoint.clone();
         let deadline = started + self.limits.request_time_max;
         let inner = self.inner.call(request);

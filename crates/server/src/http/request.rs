@@ -1,4 +1,4 @@
-//! What the middleware tells handlers and extractors about a request: its id and its limits.
+//! What the middleware tells extractors about a request: its limits. And request ids.
 //!
 //! Ids come from the caller (`X-Request-Id`, if it is a plain short word) or are made here from a counter and a
 //! secret of the process: unique, not guessable in sequence, and without a system call per request.
@@ -18,11 +18,9 @@ const ID_BYTES_MAX: usize = 64;
 /// Body size accepted where no middleware has said otherwise.
 const BODY_BYTES_MAX: usize = 1 << 20;
 
-/// What is known of a request before its handler runs; an extension of the request.
-#[derive(Debug, Clone)]
+/// What is known of a request with a body before its handler runs; an extension of the request.
+#[derive(Debug, Clone, Copy)]
 pub struct RequestContext {
-    /// Its id, as it stands in the reply and in the log.
-    pub id: HeaderValue,
     /// The largest body taken.
     pub body_bytes_max: usize,
     /// When the whole body must have arrived, if there is a limit.
@@ -30,14 +28,11 @@ pub struct RequestContext {
 }
 
 impl RequestContext {
-    /// The context in the request's extensions, or one with default limits where no middleware stands before
+    /// The context in the request's extensions, or one with default limits where there is no body, or no middleware before
     /// the route, as in a test of a single handler.
     pub fn of(extensions: &axum::http::Extensions) -> RequestContext {
-        extensions.get::<RequestContext>().cloned().unwrap_or_else(|| RequestContext {
-            id: new_id(),
-            body_bytes_max: BODY_BYTES_MAX,
-            body_deadline: None,
-        })
+        let default = RequestContext { body_bytes_max: BODY_BYTES_MAX, body_deadline: None };
+        extensions.get::<RequestContext>().copied().unwrap_or(default)
     }
 }
 

@@ -251,6 +251,8 @@ fn builder(limits: ConnectionLimits) -> Builder<TokioExecutor> {
     builder
         .http1()
         .timer(TokioTimer::new())
+        // Copying a short body behind its headers costs less than handing the system two pieces.
+        .writev(false)
         .header_read_timeout(limits.idle_time_max)
         .max_buf_size(limits.header_bytes_max);
     builder

@@ -5,10 +5,10 @@
 
 use crate::Table;
 use crate::contract::{Random, START_SECONDS, Subject};
-use crate::error::Error;
+use crate::error::{Error, Result};
 use crate::item::Item;
 use crate::key::Key;
-use crate::operation::{Condition, Operation};
+use crate::operation::{Condition, Operation, Receipt};
 use crate::query::{Consistency, Query, SortRange};
 use crate::reference::ReferenceTable;
 
@@ -24,7 +24,8 @@ pub async fn compare_with_reference(subject: &Subject, random: &mut Random, step
     let reference = ReferenceTable::new(subject.table.schema().clone(), subject.clock.clone());
     for step in 0..steps {
         match random.below(20) {
-            0..=11 => transact_on_both(subject, &reference, random).await,
+            0..=8 => transact_on_both(subject, &reference, random).await,
+            9..=11 => transact_all_on_both(subject, &reference, random).await,
             12..=17 => query_both(subject, &reference, random).await,
             18 => subject.clock.advance_ms(i64::try_from(random.below(1_500)).expect("small")),
             _ => get_from_both(subject, &reference, random).await,
@@ -39,9 +40,22 @@ pub async fn compare_with_reference(subject: &Subject, random: &mut Random, step
 async fn transact_on_both(subject: &Subject, reference: &ReferenceTable, random: &mut Random) {
     let operations = random_transaction(random);
     let ours = subject.table.transact(operations.clone()).await;
-    let theirs = reference.transact(operations.clone()).await;
+    compare_results(&operations, ours, reference.transact(operations.clone()).await);
+}
+
+/// Several handed in together, on few items: they meet in one batch of the committer, and on the reference one comes after another.
+async fn transact_all_on_both(subject: &Subject, reference: &ReferenceTable, random: &mut Random) {
+    let transactions: Vec<_> = (0..random.below(12)).map(|_| random_transaction(random)).collect();
+    let ours = subject.table.transact_all(transactions.clone()).await;
+    assert_eq!(ours.len(), transactions.len());
+    for (operations, ours) in transactions.iter().zip(ours) {
+        compare_results(operations, ours, reference.transact(operations.clone()).await);
+    }
+}
+
+fn compare_results(operations: &[Operation], ours: Result<Receipt>, theirs: Result<Receipt>) {
     match (ours, theirs) {
-        (Ok(_), Ok(_)) => {}
+        (Ok(ours), Ok(theirs)) => assert_eq!(ours, theirs, "{operations:?}"),
         (Err(Error::ConditionFailed { failed: ours }), Err(Error::ConditionFailed { failed: theirs })) => {
             assert_eq!(ours, theirs, "{operations:?}");
         }

@@ -115,6 +115,37 @@ pub async fn p02_concurrent_increments_lose_none(subject: &Subject) {
     assert_eq!(sum, THREADS * INCREMENTS);
 }
 
+/// Promises 1 and 2: many transactions handed in together are each on their own, however many there are.
+pub async fn p02_transactions_handed_in_together_are_each_on_their_own(subject: &Subject) {
+    put(subject, Item::new("A", "old").with("version", 1)).await;
+    let absent = |pk: &str, sk: &str| Operation::put_if(Item::new(pk, sk), Condition::Absent);
+    let mut transactions = vec![
+        vec![absent("A", "1"), Operation::delete(Key::new("A", "old"))],
+        vec![absent("A", "2"), Operation::put_if(Item::new("A", "none"), Condition::Present)],
+        vec![],
+        vec![absent("A", "3"), absent("A", "3")],
+        vec![absent("B", "same")],
+        vec![absent("B", "same")],
+    ];
+    let first = transactions.len();
+    transactions.extend((0..2_500).map(|n| vec![absent("C", &format!("{n:04}"))]));
+    let count = transactions.len();
+    let results = subject.table.transact_all(transactions).await;
+    assert_eq!(results.len(), count);
+    assert!(results[0].is_ok());
+    let failed = vec![FailedCondition { operation: 1, condition: Condition::Present }];
+    assert!(matches!(&results[1], Err(Error::ConditionFailed { failed: found }) if *found == failed));
+    assert!(matches!(&results[2], Err(Error::InvalidRequest { .. })), "an empty transaction is refused");
+    assert!(matches!(&results[3], Err(Error::InvalidRequest { .. })), "an item named twice is refused");
+    assert!(results[4].is_ok() && results[5].is_err(), "of two that exclude each other the first is done");
+    assert!(results[first..].iter().all(|result| result.as_ref().is_ok_and(|done| done.writes.len() == 1)));
+    assert_eq!(sort_keys(&subject.query_all(Query::table("A")).await), ["1"]);
+    assert_eq!(subject.query_all(Query::table("B")).await.len(), 1);
+    let expected: Vec<String> = (0..2_500).map(|n| format!("{n:04}")).collect();
+    assert_eq!(sort_keys(&subject.query_all(Query::table("C")).await), expected);
+    assert!(subject.table.transact_all(vec![]).await.is_empty());
+}
+
 /// Promise 4: item, partition, local index and scan, right after the acknowledgement.
 pub async fn p04_strong_reads_see_what_was_written(subject: &Subject) {
     for round in 0..20 {

@@ -24,23 +24,29 @@ use crate::error::{Error, Result, WriteFailure};
 use crate::operation::Receipt;
 use crate::schema::Schema;
 
-/// At most so many transactions a batch, so that one sync never takes long.
-const BATCH_TRANSACTIONS_MAX: usize = 1_024;
+/// At most so many transactions a batch, so that one sync never takes long; and so many at most may be handed in together.
+pub(crate) const BATCH_TRANSACTIONS_MAX: usize = 1_024;
 /// A batch takes no further transaction once it holds so many bytes.
-const BATCH_BYTES_MAX: usize = 4 << 20;
+pub(crate) const BATCH_BYTES_MAX: usize = 4 << 20;
 /// More waiting than this is refused as too much, rather than held in memory.
 const WAITING_TRANSACTIONS_MAX: usize = 64 * 1_024;
 const WAITING_BYTES_MAX: usize = 256 << 20;
 const RETRY_AFTER: Duration = Duration::from_millis(100);
 
+/// Where a caller gets the answers to what it handed in together.
+pub(crate) type Answers = oneshot::Receiver<Vec<Result<Receipt>>>;
+
+/// Transactions that one caller handed in together.
 struct Request {
-    prepared: Prepared,
-    answer: oneshot::Sender<Result<Receipt>>,
+    transactions: Vec<Prepared>,
+    bytes: usize,
+    answer: oneshot::Sender<Vec<Result<Receipt>>>,
 }
 
 #[derive(Default)]
 struct Waiting {
     requests: VecDeque<Request>,
+    transactions: usize,
     bytes: usize,
     closed: bool,
 }
@@ -91,8 +97,8 @@ impl Queue {
         }
     }
 
-    /// Hands a transaction to the committer; the answer comes through the receiver.
-    pub(crate) fn submit(&self, prepared: Prepared) -> Result<oneshot::Receiver<Result<Receipt>>> {
+    /// Hands transactions to the committer, at most [`BATCH_TRANSACTIONS_MAX`]; the answers come through the receiver, in their order.
+    pub(crate) fn submit(&self, transactions: Vec<Prepared>) -> Result<Answers> {
         if let Some(refused) = self.refused() {
             return Err(refused);
         }
@@ -101,11 +107,13 @@ impl Queue {
         if waiting.closed {
             return Err(self.refused().unwrap_or(Error::Closed));
         }
-        if waiting.requests.len() >= WAITING_TRANSACTIONS_MAX || waiting.bytes >= WAITING_BYTES_MAX {
+        if waiting.transactions >= WAITING_TRANSACTIONS_MAX || waiting.bytes >= WAITING_BYTES_MAX {
             return Err(Error::Throttled { retry_after: RETRY_AFTER });
         }
-        waiting.bytes += prepared.bytes;
-        waiting.requests.push_back(Request { prepared, answer });
+        let bytes = transactions.iter().map(|prepared| prepared.bytes).sum();
+        waiting.transactions += transactions.len();
+        waiting.bytes += bytes;
+        waiting.requests.push_back(Request { transactions, bytes, answer });
         // The committer sleeps only on an empty queue: later arrivals need not wake it.
         let first = waiting.requests.len() == 1;
         drop(waiting);
@@ -162,15 +170,17 @@ impl Queue {
         if waiting.requests.is_empty() {
             return None;
         }
-        let mut bytes = 0;
-        let mut count = 0;
-        for request in waiting.requests.iter().take(BATCH_TRANSACTIONS_MAX) {
-            count += 1;
-            bytes += request.prepared.bytes;
-            if bytes >= BATCH_BYTES_MAX {
+        let (mut count, mut transactions, mut bytes) = (0, 0, 0);
+        for request in &waiting.requests {
+            let full = transactions + request.transactions.len() > BATCH_TRANSACTIONS_MAX;
+            if count > 0 && (full || bytes >= BATCH_BYTES_MAX) {
                 break;
             }
+            count += 1;
+            transactions += request.transactions.len();
+            bytes += request.bytes;
         }
+        waiting.transactions -= transactions;
         waiting.bytes -= bytes;
         if count == waiting.requests.len() {
             return Some(std::mem::take(&mut waiting.requests).into());
@@ -202,12 +212,15 @@ pub(crate) fn run(queue: &Queue, engine: &Engine, schema: &Schema, clock: &dyn C
         last = requests.len();
         match queue.refused() {
             Some(refused) => {
-                requests.into_iter().for_each(|request| answer(request.answer, Err(refused.clone())));
+                requests.into_iter().for_each(|request| {
+                    let results = request.transactions.iter().map(|_| Err(refused.clone())).collect();
+                    answer(request.answer, results);
+                });
             }
             None => {
                 let batch = queue.committed() + 1;
-                let plan =
-                    Plan::new(engine, schema, clock.now_seconds(), &mut history, batch, requests.len());
+                let transactions = requests.iter().map(|request| request.transactions.len()).sum();
+                let plan = Plan::new(engine, schema, clock.now_seconds(), &mut history, batch, transactions);
                 commit(queue, engine, plan, requests);
                 if engine.has_full_memtable() {
                     full();
@@ -218,32 +231,37 @@ pub(crate) fn run(queue: &Queue, engine: &Engine, schema: &Schema, clock: &dyn C
 }
 
 fn commit(queue: &Queue, engine: &Engine, mut plan: Plan<'_>, requests: Vec<Request>) {
+    let mut transactions = 0;
     let mut answers = Vec::with_capacity(requests.len());
-    for Request { prepared, answer } in requests {
-        answers.push((answer, plan.add(prepared)));
+    for request in requests {
+        transactions += request.transactions.len();
+        let results: Vec<_> = request.transactions.into_iter().map(|prepared| plan.add(prepared)).collect();
+        answers.push((request.answer, results));
     }
-    let rows = plan.len();
-    let written = if rows == 0 {
-        Ok(())
-    } else {
-        engine.wait_for_room().and_then(|()| engine.commit(plan.into_rows()))
+    let rows = plan.into_rows();
+    let row_count = rows.len();
+    let written = match row_count {
+        0 => Ok(()),
+        _ => engine.wait_for_room().and_then(|()| engine.commit(rows)),
     };
     // Only now may a caller that reads rely on seeing this batch.
-    queue.counters.batches.fetch_add(u64::from(rows > 0), Ordering::Release);
-    queue.counters.transactions.fetch_add(answers.len() as u64, Ordering::Relaxed);
-    queue.counters.rows.fetch_add(rows as u64, Ordering::Relaxed);
-    let size = answers.len().next_power_of_two().ilog2() as usize;
+    queue.counters.batches.fetch_add(u64::from(row_count > 0), Ordering::Release);
+    queue.counters.transactions.fetch_add(transactions as u64, Ordering::Relaxed);
+    queue.counters.rows.fetch_add(row_count as u64, Ordering::Relaxed);
+    let size = transactions.next_power_of_two().ilog2() as usize;
     queue.counters.sizes[size.min(COMMIT_SIZES - 1)].fetch_add(1, Ordering::Relaxed);
     match written {
-        Ok(()) => answers.into_iter().for_each(|(sender, result)| answer(sender, result)),
+        Ok(()) => answers.into_iter().for_each(|(sender, results)| answer(sender, results)),
         Err(cause) => {
             let refused = queue.fail(cause);
-            answers.into_iter().for_each(|(sender, _)| answer(sender, Err(refused.clone())));
+            answers.into_iter().for_each(|(sender, results)| {
+                answer(sender, results.iter().map(|_| Err(refused.clone())).collect());
+            });
         }
     }
 }
 
-/// A caller that has gone away does not want its answer any more.
-fn answer(sender: oneshot::Sender<Result<Receipt>>, result: Result<Receipt>) {
-    let _ = sender.send(result);
+/// A caller that has gone away does not want its answers any more.
+fn answer(sender: oneshot::Sender<Vec<Result<Receipt>>>, results: Vec<Result<Receipt>>) {
+    let _ = sender.send(results);
 }

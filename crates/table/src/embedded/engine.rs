@@ -280,10 +280,7 @@ impl Engine {
     }
 
     /// Writes all rows or none, and syncs. After an error, what the disk holds is unknown.
-    pub(crate) fn commit(
-        &self,
-        rows: impl ExactSizeIterator<Item = RowChange>,
-    ) -> std::result::Result<(), WriteFailure> {
+    pub(crate) fn commit(&self, rows: Vec<RowChange>) -> std::result::Result<(), WriteFailure> {
         let mut batch = fjall::OwnedWriteBatch::with_capacity(self.database.clone(), rows.len())
             .durability(Some(PersistMode::SyncData));
         for row in rows {

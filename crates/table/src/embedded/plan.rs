@@ -1,17 +1,18 @@
 //! From operations to rows: what a transaction must find, and what it then writes.
 //!
-//! Work is split by who does it. [`Prepared`] is made on the caller's thread: limits are checked, new rows encoded
-//! and old ones read there. [`Plan`] is the committer's: it judges conditions against the state that includes every
+//! Work is split by who does it. [`Prepared`] is made on the caller's thread: limits are checked, stored items read, and what
+//! changes is worked out and encoded there. [`Plan`] is the committer's: it judges conditions against the state that includes every
 //! transaction before it, and gathers the rows of all of them.
 //!
 //! What the caller read may be out of date by the time the committer looks at it. Batches are numbered;
 //! the caller notes the last one committed *before* it reads, and the committer knows for each key (by hash,
-//! so perhaps for more keys than need be) the last batch that wrote it: see [`History`]. If that is later, it reads again.
+//! so perhaps for more keys than need be) the last batch that wrote it: see [`History`]. If that is later, it reads again,
+//! and works out again what changes.
 //!
 //! A batch must not hold the same key twice (the engine gives all its rows one sequence number, so the
-//! order of two writes to a key would be lost); the plan therefore keeps rows in maps, where the later replaces
-//! the earlier. `items` holds the same facts as `rows[Items]`, decoded: it is what later conditions are
-//! judged against.
+//! order of two writes to a key would be lost). All rows of an item, in indexes too, have keys of their own, so only an item that is
+//! written twice in a batch can repeat one; then the later row replaces the earlier. `items` holds the same facts as
+//! `rows` of items, decoded: it is what later conditions are judged against.
 
 use std::collections::HashMap;
 use std::hash::BuildHasher;
@@ -26,7 +27,7 @@ use crate::item::{EXPIRES_AT, Item};
 use crate::key::{Key, Text};
 use crate::limits;
 use crate::operation::{Condition, Operation, Receipt, RowWrite};
-use crate::schema::{Index, Projection, Schema};
+use crate::schema::{Index, Projection, Schema, Spot};
 
 type Map<K, V> = HashMap<K, V, foldhash::fast::RandomState>;
 
@@ -63,13 +64,9 @@ struct PreparedOperation {
     partition: Text,
     requirement: Requirement,
     change: Change,
-    seen: Option<OldItem>,
-}
-
-/// A stored item, and its rows if they have been worked out already.
-struct OldItem {
-    item: Arc<Item>,
-    rows: Option<ItemRows>,
+    seen: Option<Arc<Item>>,
+    /// What changes if the stored item is as it was seen; nothing if it was not looked at.
+    rows: Option<Vec<RowDiff>>,
 }
 
 fn read(engine: &Engine, key: &[u8]) -> Result<Option<Item>> {
@@ -96,9 +93,10 @@ pub(crate) struct RecentRead {
 }
 
 impl RecentReads {
-    const SLOTS: usize = 1_024;
+    /// Enough for a few callers who read a thousand items each before they write them.
+    const SLOTS: usize = 1 << 14;
     /// Larger ones are not kept: they would be, until another read takes their slot.
-    const VALUE_BYTES_MAX: usize = 4_096;
+    const VALUE_BYTES_MAX: usize = 1_024;
 
     pub(crate) fn new() -> Self {
         let slots = std::iter::repeat_with(Mutex::default).take(Self::SLOTS).collect();
@@ -135,52 +133,71 @@ enum Requirement {
 enum Change {
     None,
     Delete,
-    Put(Box<NewRows>),
+    Put { item: Arc<Item>, value: Slice },
 }
 
-struct NewRows {
-    item: Arc<Item>,
-    value: Slice,
-    rows: ItemRows,
-}
-
-/// The rows an item has besides its own, in the order of the schema's indexes.
-struct ItemRows {
-    indexes: Vec<IndexRow>,
-    expiry: Option<Slice>,
-}
-
-struct IndexRow {
-    index: usize,
-    partition: Text,
-    key: Slice,
-    value: Slice,
-    bytes: usize,
-}
-
-impl ItemRows {
-    fn of(schema: &Schema, item: &Item, item_key: &[u8]) -> Self {
-        let item_bytes = item.size_bytes();
-        let mut indexes = Vec::new();
-        for (at, index) in schema.indexes().iter().enumerate() {
-            if let Some(spot) = index.spot_of(item) {
-                indexes.push(IndexRow {
-                    index: at,
-                    key: slice(|bytes| encoding::push_index_key(bytes, spot.partition, spot.sort, &item.key)),
-                    value: slice(|bytes| encoding::push_index_value(bytes, index, item)),
-                    bytes: projected_bytes(index, item, item_bytes),
-                    partition: spot.partition.clone(),
-                });
-            }
+impl Change {
+    fn item(&self) -> Option<&Arc<Item>> {
+        match self {
+            Self::Put { item, .. } => Some(item),
+            Self::None | Self::Delete => None,
         }
-        let expiry =
-            item.number(EXPIRES_AT).map(|expires_at| encoding::expiry_key(expires_at, item_key).into());
-        Self { indexes, expiry }
     }
 }
 
+/// A row besides the item's own that is written, or removed.
+struct RowDiff {
+    row: RowChange,
+    /// What it is billed as; nothing for what DynamoDB does not know.
+    write: Option<RowWrite>,
+}
+
+/// The rows to write and to remove when `new` takes the place of `old`, in the order of the schema's indexes. Rows that
+/// stay as they are, as most do when an item changes, are not even encoded.
+fn diff(schema: &Schema, key: &[u8], old: Option<&Item>, new: Option<&Item>) -> Vec<RowDiff> {
+    let mut rows = Vec::new();
+    for (at, index) in schema.indexes().iter().enumerate() {
+        let was = old.and_then(|item| Some((item, index.spot_of(item)?)));
+        let is = new.and_then(|item| Some((item, index.spot_of(item)?)));
+        let mut change = |(item, spot): (&Item, Spot<'_>), bytes: usize, present: bool| {
+            let key = slice(|bytes| encoding::push_index_key(bytes, spot.partition, spot.sort, &item.key));
+            let value = present.then(|| slice(|bytes| encoding::push_index_value(bytes, index, item)));
+            let write = RowWrite { index: Some(at), partition: spot.partition.clone(), bytes };
+            rows.push(RowDiff { row: RowChange { space: Space::Index(at), key, value }, write: Some(write) });
+        };
+        match (was, is) {
+            (Some(was), Some(is)) if was.1 == is.1 => {
+                if !index.shows_the_same(was.0, is.0) {
+                    let bytes = projected_bytes(index, was.0).max(projected_bytes(index, is.0));
+                    change(is, bytes, true);
+                }
+            }
+            (was, is) => {
+                if let Some(was) = was {
+                    change(was, projected_bytes(index, was.0), false);
+                }
+                if let Some(is) = is {
+                    change(is, projected_bytes(index, is.0), true);
+                }
+            }
+        }
+    }
+    let expires_at = |item: Option<&Item>| item.and_then(|item| item.number(EXPIRES_AT));
+    let (was, is) = (expires_at(old), expires_at(new));
+    if was != is {
+        for (expires_at, value) in [(was, None), (is, Some(Slice::empty()))] {
+            if let Some(expires_at) = expires_at {
+                let key = encoding::expiry_key(expires_at, key).into();
+                rows.push(RowDiff { row: RowChange { space: Space::Expiry, key, value }, write: None });
+            }
+        }
+    }
+    rows
+}
+
 /// The size of the projected item, without making it.
-fn projected_bytes(index: &Index, item: &Item, item_bytes: usize) -> usize {
+fn projected_bytes(index: &Index, item: &Item) -> usize {
+    let item_bytes = item.size_bytes();
     if index.projection == Projection::All {
         return item_bytes;
     }
@@ -201,25 +218,22 @@ impl Prepared {
                 let requirement = operation.condition().map_or(Requirement::None, Requirement::Condition);
                 let change = match operation {
                     Operation::Put { item, .. } => {
-                        let rows = ItemRows::of(schema, &item, &key);
                         let value = slice(|bytes| encoding::push_item_value(bytes, &item));
                         bytes += key.len() + value.len();
-                        bytes +=
-                            rows.indexes.iter().map(|row| row.key.len() + row.value.len()).sum::<usize>();
-                        Change::Put(Box::new(NewRows { item: Arc::new(item), value, rows }))
+                        Change::Put { item: Arc::new(item), value }
                     }
                     Operation::Delete { .. } => Change::Delete,
                     Operation::Check { .. } => Change::None,
                 };
-                PreparedOperation { key, partition, requirement, change, seen: None }
+                PreparedOperation { key, partition, requirement, change, seen: None, rows: None }
             })
             .collect();
         bytes += operations.len() * 128;
         Ok(Self { operations, seen_at: None, bytes })
     }
 
-    /// Reads what stands under the keys now, so that the committer need not; `committed` is the last batch
-    /// committed, taken before this is called. What the caller has just read is not read again.
+    /// Reads what stands under the keys now and works out what changes, so that the committer need not; `committed` is the
+    /// last batch committed, taken before this is called. What the caller has just read is not read again.
     pub(crate) fn look_up(
         &mut self,
         engine: &Engine,
@@ -237,10 +251,15 @@ impl Prepared {
                 None => engine.get(Space::Items, &operation.key)?,
             };
             let item = value.map(|value| decode(engine, &operation.key, &value)).transpose()?;
-            operation.seen = item.map(|item| {
-                let rows = Some(ItemRows::of(schema, &item, &operation.key));
-                OldItem { item: Arc::new(item), rows }
-            });
+            let rows = match &operation.change {
+                Change::None => Vec::new(),
+                change => diff(schema, &operation.key, item.as_ref(), change.item().map(|item| &**item)),
+            };
+            let row_bytes =
+                |diff: &RowDiff| diff.row.key.len() + diff.row.value.as_ref().map_or(0, |value| value.len());
+            self.bytes += rows.iter().map(row_bytes).sum::<usize>();
+            operation.seen = item.map(Arc::new);
+            operation.rows = Some(rows);
         }
         self.seen_at = Some(seen_at);
         Ok(())
@@ -254,6 +273,7 @@ impl Prepared {
             requirement: Requirement::Expired,
             change: Change::Delete,
             seen: None,
+            rows: None,
         };
         Self { operations: vec![operation], seen_at: None, bytes: 128 }
     }
@@ -267,7 +287,9 @@ pub(crate) struct Plan<'a> {
     history: &'a mut History,
     batch: u64,
     items: Map<Slice, Option<Arc<Item>>>,
-    rows: Map<(Space, Slice), Option<Slice>>,
+    rows: Vec<RowChange>,
+    /// Whether an item was written twice, so that rows may be there twice.
+    repeats: bool,
 }
 
 impl<'a> Plan<'a> {
@@ -282,136 +304,84 @@ impl<'a> Plan<'a> {
     ) -> Self {
         // A play writes two items and two index rows.
         let items = Map::with_capacity_and_hasher(transactions * 2, Default::default());
-        let rows = Map::with_capacity_and_hasher(transactions * 4, Default::default());
-        Self { engine, schema, now_seconds, history, batch, items, rows }
+        let rows = Vec::with_capacity(transactions * 4);
+        Self { engine, schema, now_seconds, history, batch, items, rows, repeats: false }
     }
 
     /// Adds a transaction, or says why it cannot be; then nothing of it is added.
     pub(crate) fn add(&mut self, mut prepared: Prepared) -> Result<Receipt> {
-        let mut stored = Vec::with_capacity(prepared.operations.len());
         let mut failed = Vec::new();
+        let mut row_count = 0;
         for (at, operation) in prepared.operations.iter_mut().enumerate() {
-            let old = self.stored(&operation.key, operation.seen.take(), prepared.seen_at)?;
+            self.bring_up_to_date(operation, prepared.seen_at)?;
+            row_count += 1 + operation.rows.as_ref().map_or(0, Vec::len);
             if let Requirement::Condition(condition) = operation.requirement {
-                let item = old.as_ref().map(|old| &*old.item);
-                let live = item.filter(|item| !item.is_expired(self.now_seconds));
+                let live = operation.seen.as_deref().filter(|item| !item.is_expired(self.now_seconds));
                 if !condition.holds(live) {
                     failed.push(FailedCondition { operation: at, condition });
                 }
             }
-            stored.push(old);
         }
         if !failed.is_empty() {
             return Err(Error::ConditionFailed { failed });
         }
-        let mut receipt = Receipt::default();
-        for (operation, old) in prepared.operations.into_iter().zip(stored) {
-            if matches!(operation.requirement, Requirement::Expired)
-                && !old.as_ref().is_some_and(|old| old.item.is_expired(self.now_seconds))
-            {
-                continue;
-            }
-            match operation.change {
-                Change::None => {}
-                Change::Delete => self.change(operation.key, operation.partition, old, None, &mut receipt),
-                Change::Put(new) => {
-                    self.change(operation.key, operation.partition, old, Some(*new), &mut receipt);
-                }
+        let mut receipt = Receipt { writes: Vec::with_capacity(row_count) };
+        for operation in prepared.operations {
+            let expired = || operation.seen.as_ref().is_some_and(|item| item.is_expired(self.now_seconds));
+            let left_out = matches!(operation.change, Change::None)
+                || matches!(operation.requirement, Requirement::Expired) && !expired();
+            if !left_out {
+                self.change(operation, &mut receipt);
             }
         }
         Ok(receipt)
     }
 
-    /// How many rows would be written.
-    pub(crate) fn len(&self) -> usize {
-        self.rows.len()
-    }
-
     /// The rows to write, each key once.
-    pub(crate) fn into_rows(self) -> impl ExactSizeIterator<Item = RowChange> {
-        self.rows.into_iter().map(|((space, key), value)| RowChange { space, key, value })
+    pub(crate) fn into_rows(mut self) -> Vec<RowChange> {
+        if self.repeats {
+            let mut seen = Map::with_capacity_and_hasher(self.rows.len(), Default::default());
+            for row in self.rows {
+                seen.insert((row.space, row.key), row.value);
+            }
+            self.rows =
+                seen.into_iter().map(|((space, key), value)| RowChange { space, key, value }).collect();
+        }
+        self.rows
     }
 
-    /// What stands under a key after the transactions so far, expired or not.
-    fn stored(&self, key: &[u8], seen: Option<OldItem>, seen_at: Option<u64>) -> Result<Option<OldItem>> {
-        let written_in = self.history.slots[self.history.slot(key)];
+    /// Sees to it that an operation has seen what stands under its key after the transactions so far, expired or not.
+    fn bring_up_to_date(&self, operation: &mut PreparedOperation, seen_at: Option<u64>) -> Result<()> {
+        let written_in = self.history.slots[self.history.slot(&operation.key)];
         if seen_at.is_some_and(|seen_at| written_in <= seen_at) {
-            return Ok(seen);
+            return Ok(());
         }
-        if let Some(item) = self.items.get(key) {
-            return Ok(item.clone().map(|item| OldItem { item, rows: None }));
-        }
-        Ok(read(self.engine, key)?.map(|item| OldItem { item: Arc::new(item), rows: None }))
+        operation.seen = match self.items.get(&operation.key) {
+            Some(item) => item.clone(),
+            None => read(self.engine, &operation.key)?.map(Arc::new),
+        };
+        operation.rows = None;
+        Ok(())
     }
 
-    fn change(
-        &mut self,
-        key: Slice,
-        partition: Text,
-        old: Option<OldItem>,
-        new: Option<NewRows>,
-        receipt: &mut Receipt,
-    ) {
-        let size = |item: Option<&Item>| item.map_or(0, Item::size_bytes);
-        let bytes = size(old.as_ref().map(|old| &*old.item)).max(size(new.as_ref().map(|new| &*new.item)));
-        receipt.writes.push(RowWrite { index: None, partition, bytes });
-        let was_there = old.is_some();
-        let old_rows = old.map(|old| old.rows.unwrap_or_else(|| ItemRows::of(self.schema, &old.item, &key)));
-        let (item, value, new_rows) = match new {
-            Some(new) => (Some(new.item), Some(new.value), Some(new.rows)),
-            None => (None, None, None),
+    fn change(&mut self, operation: PreparedOperation, receipt: &mut Receipt) {
+        let PreparedOperation { key, partition, change, seen: old, rows, .. } = operation;
+        let (new, value) = match change {
+            Change::Put { item, value } => (Some(item), Some(value)),
+            Change::None | Change::Delete => (None, None),
         };
-        self.change_expiry(old_rows.as_ref(), new_rows.as_ref());
-        let old_indexes = old_rows.map(|rows| rows.indexes).unwrap_or_default();
-        let new_indexes = new_rows.map(|rows| rows.indexes).unwrap_or_default();
-        self.change_indexes(old_indexes, new_indexes, receipt);
-        if was_there || item.is_some() {
+        let size = |item: &Option<Arc<Item>>| item.as_ref().map_or(0, |item| item.size_bytes());
+        receipt.writes.push(RowWrite { index: None, partition, bytes: size(&old).max(size(&new)) });
+        let rows = rows.unwrap_or_else(|| diff(self.schema, &key, old.as_deref(), new.as_deref()));
+        for RowDiff { row, write } in rows {
+            self.rows.push(row);
+            receipt.writes.extend(write);
+        }
+        if old.is_some() || new.is_some() {
             let slot = self.history.slot(&key);
             self.history.slots[slot] = self.batch;
-            self.items.insert(key.clone(), item);
-            self.rows.insert((Space::Items, key), value);
-        }
-    }
-
-    fn change_indexes(&mut self, old: Vec<IndexRow>, new: Vec<IndexRow>, receipt: &mut Receipt) {
-        let mut old = old.into_iter().peekable();
-        let mut new = new.into_iter().peekable();
-        for index in 0..self.schema.indexes().len() {
-            let before = old.next_if(|row| row.index == index);
-            let after = new.next_if(|row| row.index == index);
-            let mut wrote =
-                |partition, bytes| receipt.writes.push(RowWrite { index: Some(index), partition, bytes });
-            match (before, after) {
-                (Some(before), Some(after)) if before.key == after.key => {
-                    if before.value != after.value {
-                        wrote(after.partition, before.bytes.max(after.bytes));
-                        self.rows.insert((Space::Index(index), after.key), Some(after.value));
-                    }
-                }
-                (before, after) => {
-                    if let Some(before) = before {
-                        wrote(before.partition, before.bytes);
-                        self.rows.insert((Space::Index(index), before.key), None);
-                    }
-                    if let Some(after) = after {
-                        wrote(after.partition, after.bytes);
-                        self.rows.insert((Space::Index(index), after.key), Some(after.value));
-                    }
-                }
-            }
-        }
-    }
-
-    fn change_expiry(&mut self, old: Option<&ItemRows>, new: Option<&ItemRows>) {
-        let before = old.and_then(|rows| rows.expiry.clone());
-        let after = new.and_then(|rows| rows.expiry.clone());
-        if before != after {
-            if let Some(key) = before {
-                self.rows.insert((Space::Expiry, key), None);
-            }
-            if let Some(key) = after {
-                self.rows.insert((Space::Expiry, key), Some(Slice::empty()));
-            }
+            self.repeats |= self.items.insert(key.clone(), new).is_some();
+            self.rows.push(RowChange { space: Space::Items, key, value });
         }
     }
 }

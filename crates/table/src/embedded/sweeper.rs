@@ -72,10 +72,11 @@ pub(crate) fn sweep_page(inner: &Inner) -> Result<usize> {
         keys.push(key);
         Ok(keys.len() < PAGE_ITEMS)
     })?;
-    let submitted =
-        keys.iter().map(|key| inner.queue.submit(Prepared::sweep(key))).collect::<Result<Vec<_>>>()?;
-    for answer in submitted {
-        answer.blocking_recv().map_err(|_| Error::Closed)??;
+    if !keys.is_empty() {
+        let answers = inner.queue.submit(keys.iter().map(Prepared::sweep).collect())?;
+        for answer in answers.blocking_recv().map_err(|_| Error::Closed)? {
+            answer?;
+        }
     }
     Ok(keys.len())
 }
@@ -98,8 +99,9 @@ mod tests {
         }
         // As if both had been found expired a moment ago.
         for sk in ["live", "expired", "none"] {
-            let answer = table.inner().queue.submit(Prepared::sweep(&crate::Key::new("A", sk))).unwrap();
-            answer.blocking_recv().unwrap().unwrap();
+            let answers =
+                table.inner().queue.submit(vec![Prepared::sweep(&crate::Key::new("A", sk))]).unwrap();
+            assert!(answers.blocking_recv().unwrap().iter().all(std::result::Result::is_ok));
         }
         let live = pollster::block_on(table.get(&crate::Key::new("A", "live"), Consistency::Strong)).unwrap();
         assert!(live.is_some());

@@ -14,8 +14,8 @@
 //! The window ends with the slice the present is in, so it covers between nine and ten tenths of a second that
 //! are over and the one under way: a burst shows at once.
 
-use std::collections::{BTreeSet, HashMap};
-use std::hash::Hash;
+use std::collections::HashMap;
+use std::hash::{BuildHasher, Hash};
 
 /// Into how many slices the second is cut.
 pub const SLICES: usize = 10;
@@ -33,9 +33,13 @@ pub struct Heavy<K> {
 }
 
 /// Units by key over the last second.
+///
+/// Every call of the table comes through here, mostly with a key that has no counter. So keys are told apart by 64 bits of a
+/// seeded hash, and a key is copied only when it takes over a counter.
 pub struct SlidingSketch<K> {
     slices: Vec<Slice<K>>,
     counters: usize,
+    hash: foldhash::fast::RandomState,
 }
 
 struct Slice<K> {
@@ -44,20 +48,20 @@ struct Slice<K> {
     sketch: SpaceSaving<K>,
 }
 
-impl<K: Clone + Eq + Hash + Ord> SlidingSketch<K> {
+impl<K: Clone + Ord> SlidingSketch<K> {
     /// A sketch with so many counters for each slice.
     pub fn new(counters: usize) -> Self {
-        Self { slices: Vec::with_capacity(SLICES), counters }
+        Self { slices: Vec::with_capacity(SLICES), counters, hash: Default::default() }
     }
 
-    /// Adds units to a key.
-    pub fn add(&mut self, now_ms: i64, key: K, units: u64) {
+    /// Adds units to a key, given by reference; `owned` copies it. Both must stand for the same key, and nothing else may hash as it does.
+    pub fn add(&mut self, now_ms: i64, key: &(impl Hash + ?Sized), units: u64, owned: impl FnOnce() -> K) {
         let number = now_ms.div_euclid(SLICE_MS);
         let at = match self.slices.iter().position(|slice| slice.number == number) {
             Some(at) => at,
             None => self.begin(number),
         };
-        self.slices[at].sketch.add(key, units);
+        self.slices[at].sketch.add(self.hash.hash_one(key), units, owned);
     }
 
     /// The keys with the most units in the last second, most first.
@@ -66,13 +70,16 @@ impl<K: Clone + Eq + Hash + Ord> SlidingSketch<K> {
         let window = present - SLICES as i64 + 1..=present;
         let slices: Vec<&Slice<K>> =
             self.slices.iter().filter(|slice| window.contains(&slice.number)).collect();
-        let keys: BTreeSet<&K> = slices.iter().flat_map(|slice| slice.sketch.counters.keys()).collect();
+        let keys: HashMap<u64, &K> = slices
+            .iter()
+            .flat_map(|slice| slice.sketch.counters.iter().map(|counter| (counter.hash, &counter.key)))
+            .collect();
         let mut found: Vec<Heavy<K>> = keys
             .into_iter()
-            .map(|key| {
+            .map(|(hash, key)| {
                 let (mut at_most, mut at_least) = (0, 0);
                 for slice in &slices {
-                    let (most, least) = slice.sketch.bounds(key);
+                    let (most, least) = slice.sketch.bounds(hash);
                     at_most += most;
                     at_least += least;
                 }
@@ -97,49 +104,77 @@ impl<K: Clone + Eq + Hash + Ord> SlidingSketch<K> {
     }
 }
 
-/// The space-saving sketch. `counters` and `by_count` hold the same counts, by key and in order.
+/// The space-saving sketch. `counters` and `counts` stand side by side; `places` says where a key's are, by the key's hash.
+///
+/// The smallest count is found without keeping an order. Counts only grow, so no count is below `floor`, the smallest one when it was last
+/// looked for, and none before `passed` is equal to it: whoever needs a smallest counter goes on from there, and looks at all
+/// of them again only when the end is reached.
 struct SpaceSaving<K> {
-    counters: HashMap<K, Counter, foldhash::fast::RandomState>,
-    by_count: BTreeSet<(u64, K)>,
+    places: HashMap<u64, usize, foldhash::fast::RandomState>,
+    counts: Vec<u64>,
+    counters: Vec<Counter<K>>,
     counters_max: usize,
+    floor: u64,
+    passed: usize,
 }
 
-struct Counter {
-    count: u64,
+struct Counter<K> {
+    key: K,
+    hash: u64,
     /// How much of the count may belong to keys that had the counter before.
     error: u64,
 }
 
-impl<K: Clone + Eq + Hash + Ord> SpaceSaving<K> {
+impl<K> SpaceSaving<K> {
     fn new(counters_max: usize) -> Self {
-        Self { counters: HashMap::default(), by_count: BTreeSet::new(), counters_max }
+        Self {
+            places: HashMap::with_capacity_and_hasher(counters_max, Default::default()),
+            counts: Vec::with_capacity(counters_max),
+            counters: Vec::with_capacity(counters_max),
+            counters_max,
+            floor: 0,
+            passed: 0,
+        }
     }
 
-    fn add(&mut self, key: K, units: u64) {
-        if let Some(counter) = self.counters.get_mut(&key) {
-            self.by_count.remove(&(counter.count, key.clone()));
-            counter.count += units;
-            self.by_count.insert((counter.count, key));
+    fn add(&mut self, hash: u64, units: u64, owned: impl FnOnce() -> K) {
+        if let Some(place) = self.places.get(&hash) {
+            self.counts[*place] += units;
             return;
         }
-        let error = if self.counters.len() < self.counters_max {
-            0
-        } else {
-            let (smallest, loser) = self.by_count.pop_first().expect("a full sketch has counters");
-            self.counters.remove(&loser);
-            smallest
-        };
-        let count = error + units;
-        self.by_count.insert((count, key.clone()));
-        self.counters.insert(key, Counter { count, error });
+        if self.counters.len() < self.counters_max {
+            self.places.insert(hash, self.counters.len());
+            self.counts.push(units);
+            self.counters.push(Counter { key: owned(), hash, error: 0 });
+            return;
+        }
+        let place = self.smallest();
+        let error = self.counts[place];
+        let before = std::mem::replace(&mut self.counters[place], Counter { key: owned(), hash, error });
+        self.places.remove(&before.hash);
+        self.places.insert(hash, place);
+        self.counts[place] += units;
     }
 
-    /// At most and at least how many units a key has.
-    fn bounds(&self, key: &K) -> (u64, u64) {
-        match self.counters.get(key) {
-            Some(counter) => (counter.count, counter.count - counter.error),
+    /// The place of a smallest count of a full sketch.
+    fn smallest(&mut self) -> usize {
+        loop {
+            let rest = &self.counts[self.passed..];
+            if let Some(found) = rest.iter().position(|count| *count == self.floor) {
+                self.passed += found;
+                return self.passed;
+            }
+            self.floor = self.counts.iter().copied().min().expect("a full sketch has counters");
+            self.passed = 0;
+        }
+    }
+
+    /// At most and at least how many units a key has, by its hash.
+    fn bounds(&self, hash: u64) -> (u64, u64) {
+        match self.places.get(&hash) {
+            Some(place) => (self.counts[*place], self.counts[*place] - self.counters[*place].error),
             None if self.counters.len() < self.counters_max => (0, 0),
-            None => (self.by_count.first().map_or(0, |(smallest, _)| *smallest), 0),
+            None => (self.counts.iter().copied().min().unwrap_or(0), 0),
         }
     }
 }
@@ -174,7 +209,7 @@ mod tests {
                 // Few keys often, many keys seldom.
                 let key = if random.one_in(2) { random.below(5) } else { random.below(2_000) };
                 let units = 1 + random.below(4);
-                sketch.add(now_ms, key, units);
+                sketch.add(now_ms, &key, units, || key);
                 events.push((now_ms, key, units));
             }
             let truth = truth(&events, now_ms);
@@ -202,8 +237,8 @@ mod tests {
     #[test]
     fn what_is_over_a_second_old_no_longer_counts() {
         let mut sketch = SlidingSketch::new(4);
-        sketch.add(0, "old", 100);
-        sketch.add(950, "new", 1);
+        sketch.add(0, "old", 100, || "old");
+        sketch.add(950, "new", 1, || "new");
         assert_eq!(sketch.heaviest(950, 10).len(), 2);
         let keys =
             |now_ms| sketch.heaviest(now_ms, 10).into_iter().map(|heavy| heavy.key).collect::<Vec<_>>();

@@ -39,6 +39,31 @@ impl<T: Table> MeteredTable<T> {
     }
 }
 
+/// What a transaction would have written, for the bill if its conditions fail: the operations are gone by then.
+struct Asked(Vec<(Text, usize)>);
+
+impl Asked {
+    fn of(operations: &[Operation]) -> Self {
+        let size = |operation: &Operation| match operation {
+            Operation::Put { item, .. } => (item.key.pk.clone(), item.size_bytes()),
+            Operation::Delete { key, .. } | Operation::Check { key, .. } => (key.pk.clone(), 0),
+        };
+        Self(operations.iter().map(size).collect())
+    }
+}
+
+impl<T> MeteredTable<T> {
+    fn count(&self, now_ms: i64, Asked(asked): &Asked, result: &Result<Receipt>) {
+        match result {
+            Ok(receipt) => self.meter.transacted(now_ms, asked.len(), receipt),
+            Err(Error::ConditionFailed { .. }) => {
+                self.meter.refused(now_ms, asked.iter().map(|(partition, bytes)| (partition, *bytes)));
+            }
+            Err(_) => {}
+        }
+    }
+}
+
 #[async_trait]
 impl<T: Table> Table for MeteredTable<T> {
     fn schema(&self) -> &Schema {
@@ -63,25 +88,20 @@ impl<T: Table> Table for MeteredTable<T> {
     }
 
     async fn transact(&self, operations: Vec<Operation>) -> Result<Receipt> {
-        let count = operations.len();
-        // Needed only if conditions fail, but the operations are gone by then.
-        let sizes: Vec<(Text, usize)> = operations
-            .iter()
-            .map(|operation| match operation {
-                Operation::Put { item, .. } => (item.key.pk.clone(), item.size_bytes()),
-                Operation::Delete { key, .. } | Operation::Check { key, .. } => (key.pk.clone(), 0),
-            })
-            .collect();
+        let asked = Asked::of(&operations);
         let result = self.table.transact(operations).await;
-        let now_ms = self.clock.now_ms();
-        match &result {
-            Ok(receipt) => self.meter.transacted(now_ms, count, receipt),
-            Err(Error::ConditionFailed { .. }) => {
-                self.meter.refused(now_ms, sizes.iter().map(|(partition, bytes)| (partition, *bytes)));
-            }
-            Err(_) => {}
-        }
+        self.count(self.clock.now_ms(), &asked, &result);
         result
+    }
+
+    async fn transact_all(&self, transactions: Vec<Vec<Operation>>) -> Vec<Result<Receipt>> {
+        let asked: Vec<Asked> = transactions.iter().map(|operations| Asked::of(operations)).collect();
+        let results = self.table.transact_all(transactions).await;
+        let now_ms = self.clock.now_ms();
+        for (asked, result) in asked.iter().zip(&results) {
+            self.count(now_ms, asked, result);
+        }
+        results
     }
 
     async fn query(&self, query: &Query) -> Result<Page> {
