@@ -126,8 +126,8 @@ where
             method = %request.method(),
             path = request.uri().path(),
         );
-        // Most requests have no body, and each extension is an allocation.
-        if !request.body().is_end_stream() {
+        // Most requests have no body and ask for nothing that takes long, and each extension is an allocation.
+        if request.method() == Method::POST || !request.body().is_end_stream() {
             request.extensions_mut().insert(RequestContext {
                 body_bytes_max: self.limits.body_bytes_max,
                 body_deadline: Some(started + self.limits.request_time_max / 2),

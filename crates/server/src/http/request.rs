@@ -18,7 +18,7 @@ const ID_BYTES_MAX: usize = 64;
 /// Body size accepted where no middleware has said otherwise.
 const BODY_BYTES_MAX: usize = 1 << 20;
 
-/// What is known of a request with a body before its handler runs; an extension of the request.
+/// What is known of a POST, or of a request with a body, before its handler runs; an extension of the request.
 #[derive(Debug, Clone, Copy)]
 pub struct RequestContext {
     /// The largest body taken.
@@ -28,7 +28,7 @@ pub struct RequestContext {
 }
 
 impl RequestContext {
-    /// The context in the request's extensions, or one with default limits where there is no body, or no middleware before
+    /// The context in the request's extensions, or one with default limits where it is not told, or no middleware stands before
     /// the route, as in a test of a single handler.
     pub fn of(extensions: &axum::http::Extensions) -> RequestContext {
         let default = RequestContext { body_bytes_max: BODY_BYTES_MAX, body_deadline: None };
