@@ -295,7 +295,7 @@ impl Shared {
         let label = live.label();
         let Some(record) = self.season_record(&live.key).await? else { return Err(Error::Contended) };
         let Some(facts) = record.snapshot else { return Err(Error::Contended) };
-        let Some(_under_way) = UnderWay::begin(board, &label, facts.players) else {
+        let Some(under_way) = UnderWay::begin(board, &label, facts.players) else {
             return Err(Error::Contended);
         };
         let mut past = Past { board: board.id.clone(), label, facts };
@@ -319,6 +319,7 @@ impl Shared {
         self.progress.forget_checkpointed(&live.key);
         Shared::count(&self.statistics.seasons_closed, 1);
         tracing::info!(board = %board.id, %season, players = past.facts.players, "a season is final");
+        drop(under_way);
         self.sweep(board, &record).await
     }
 

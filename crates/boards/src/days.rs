@@ -144,7 +144,12 @@ impl Boards {
             return Err(Error::InvalidSnapshot { why: "is being taken; delete it when it is complete" });
         }
         let known = found.snapshots.label(label);
-        known.filter(|record| !record.removing).ok_or_else(unknown)?;
+        let known = known.filter(|record| !record.removing).ok_or_else(unknown)?;
+        if let Some(day) = known.due_at {
+            // Or it would be due again.
+            let last_day = found.state().record.last_day.max(Some(day));
+            self.shared.change_board_record(&found, |record| record.last_day = last_day).await?;
+        }
         let record = self.shared.change_label(board, label, |record| record.removing = true).await?;
         found.snapshots.add_label(record.clone());
         let shared = self.shared.clone();
@@ -392,7 +397,7 @@ fn due_days(board: &Board, now: i64) -> Result<Vec<SeasonSpan>> {
         return Ok(Vec::new());
     }
     let days = Calendar::new(&Rules { resets: Resets::Daily, snapshots: Taken::None, ..record.rules })?;
-    let newest = board.snapshots.newest_day();
+    let newest = board.snapshots.newest_day().max(record.last_day);
     let mut due = Vec::new();
     let mut day = days.season_at(now)?;
     loop {

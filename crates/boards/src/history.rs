@@ -10,7 +10,7 @@ use standings_table::{Item, Key, Position, Query, SortRange, SortValue};
 use crate::cursor;
 use crate::error::{Error, Result};
 use crate::ids::{BoardId, Label, UserId};
-use crate::records::{BoardRecord, PlayRecord, SeasonState, SnapshotRow};
+use crate::records::{PlayRecord, SeasonState, SnapshotRow};
 use crate::season::Season;
 use crate::service::{Board, Boards, Shared};
 use crate::standings::{checked_limit, invalid};
@@ -280,7 +280,12 @@ impl Boards {
     /// As [`Boards::user_seasons`].
     pub async fn user_history(&self, user: &UserId, request: &HistoryRequest) -> Result<UserHistory> {
         let boards = match request.boards.as_slice() {
-            [] => self.boards().into_iter().filter(BoardRecord::takes_days).map(|r| r.board).collect(),
+            [] => self
+                .boards()
+                .into_iter()
+                .filter(|board| board.takes_days() && board.deleted_users.is_none())
+                .map(|r| r.board)
+                .collect(),
             boards => boards.to_vec(),
         };
         if boards.len() > HISTORY_BOARDS_MAX {

@@ -95,6 +95,8 @@ pub struct BoardRecord {
     pub deleted_users: Option<i64>,
     /// Whether it has ever let go of an old season: there may be users' plays that nothing else points to.
     pub removed_seasons: bool,
+    /// The end of the last day that a snapshot was taken of, also if that snapshot has been deleted since.
+    pub last_day: Option<i64>,
 }
 
 impl BoardRecord {
@@ -122,6 +124,9 @@ impl BoardRecord {
         if self.removed_seasons {
             item.attributes.set("removed_seasons", true);
         }
+        if let Some(day) = self.last_day {
+            item.attributes.set("last_day", day);
+        }
         item
     }
 
@@ -136,6 +141,7 @@ impl BoardRecord {
             version: number(item, VERSION)?,
             deleted_users: item.number("deleted_users"),
             removed_seasons: flag(item, "removed_seasons"),
+            last_day: item.number("last_day"),
         })
     }
 }
@@ -1013,6 +1019,7 @@ mod tests {
             version: 2,
             deleted_users: Some(3),
             removed_seasons: true,
+            last_day: Some(8),
         };
         assert_eq!(BoardRecord::from_item(&record.to_item()).unwrap(), record);
         let record = SeasonRecord {

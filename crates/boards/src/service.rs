@@ -316,6 +316,7 @@ impl Boards {
             version: 1,
             deleted_users: None,
             removed_seasons: false,
+            last_day: None,
         };
         let put = Operation::put_if(record.to_item(), Condition::Absent);
         match self.shared.table.transact(vec![put]).await {

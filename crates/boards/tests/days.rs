@@ -116,6 +116,10 @@ async fn a_day_is_taken_at_the_boards_own_midnight_and_a_missed_one_says_when_it
     let scores = |rows: &[SnapshotRow]| rows.iter().map(|row| row.score).collect::<Vec<_>>();
     assert_eq!(scores(&rows(&boards, &level, "2026-02-18", 7).await), (0..20).rev().collect::<Vec<_>>());
     assert_eq!(scores(&rows(&boards, &level, "2026-02-20", 7).await)[..6], [104, 103, 102, 101, 100, 19]);
+    // The newest is deleted: it is not due again.
+    boards.delete_snapshot(&level, &Label::new("2026-02-20").unwrap()).await.unwrap();
+    assert_eq!(boards.settle().await.unwrap(), 0);
+    assert_eq!(labels(&boards.snapshots(&level).unwrap()), ["2026-02-19", "2026-02-18"]);
     agrees(&boards).await;
 }
 

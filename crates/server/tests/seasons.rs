@@ -151,6 +151,7 @@ fn a_season_is_closed_by_hand_once_and_for_all() {
                 ("closing", Exact::null()),
                 ("closed_at", at.into()),
                 ("final_at", at.into()),
+                ("swept", (state == "final").into()),
             ])
         };
         assert_eq!(open, reply("open", None));

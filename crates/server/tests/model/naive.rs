@@ -409,6 +409,7 @@ impl Board {
             ("closing", Exact::null()),
             ("closed_at", at()),
             ("final_at", at()),
+            ("swept", closed.is_some().into()),
         ])
     }
 

@@ -199,6 +199,8 @@ pub(crate) struct SeasonReply {
     closed_at: Option<String>,
     /// When it became final; null until then.
     final_at: Option<String>,
+    /// Whether the entries it had while it was live are gone: they go once it is final.
+    swept: bool,
 }
 
 /// How far the closing of a season is.
@@ -223,6 +225,7 @@ impl From<SeasonInfo> for SeasonReply {
             closing: info.done.map(|done| ClosingProgress { done, players: info.players }),
             closed_at: info.closed_at.map(format_us),
             final_at: info.final_at.map(format_us),
+            swept: info.swept,
         }
     }
 }
