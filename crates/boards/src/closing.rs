@@ -18,6 +18,7 @@ use std::sync::atomic::Ordering;
 use futures_util::stream::{self, StreamExt as _};
 use standings_table::{Error as TableError, Item, Operation, Query, SortRange};
 
+use crate::background;
 use crate::deletion::Rows;
 use crate::error::{Error, Result};
 use crate::ids::{BoardId, Label};
@@ -62,10 +63,13 @@ impl Boards {
         if !self.readiness().ready {
             return Ok(0);
         }
-        let boards: Vec<Arc<Board>> = self.shared.all_boards();
-        let mut results = stream::iter(boards)
-            .map(|board| async move { self.shared.settle_board(&board).await })
-            .buffer_unordered(BOARDS_AT_A_TIME);
+        let now = self.now_us();
+        let due = self.shared.all_boards().into_iter().filter(|board| is_due(board, now));
+        let settle = |board: Arc<Board>| {
+            let shared = self.shared.clone();
+            background::run(async move { shared.settle_board(&board).await })
+        };
+        let mut results = stream::iter(due).map(settle).buffer_unordered(BOARDS_AT_A_TIME);
         let (mut done, mut failed) = (0, None);
         while let Some(result) = results.next().await {
             match result {
@@ -92,13 +96,13 @@ impl Boards {
             let shared = self.shared.clone();
             let board = found.clone();
             // In a task of its own: it is finished also if the caller goes away.
-            let closed = tokio::spawn(async move {
+            let closed = tokio::spawn(background::run(async move {
                 let _one_at_a_time = board.settling.lock().await;
                 match board.live_named(&live.span.season) {
                     Some(live) => shared.close(&board, &live).await,
                     None => Ok(()),
                 }
-            });
+            }));
             closed.await.unwrap_or(Err(Error::Contended))?;
         }
         let info = self.season(board, season).await?;
@@ -172,6 +176,22 @@ impl Boards {
         }
         progress
     }
+}
+
+/// Whether there is anything to do on a board.
+fn is_due(board: &Board, now: i64) -> bool {
+    let state = board.state();
+    if state.record.deleted_users.is_some() {
+        return false;
+    }
+    let rules = &state.record.rules;
+    let over = |live: &Arc<Live>| live.closing.load(Ordering::Acquire) || !live.span.takes_plays(rules, now);
+    let (kept, removing) = board.snapshots.season_counts();
+    board.live().iter().any(over)
+        || board.snapshots.has_work()
+        || kept > rules.keep_seasons as usize
+        || removing > 0
+        || !crate::days::due_days(board, now).is_ok_and(|days| days.is_empty())
 }
 
 fn empty_info(span: SeasonSpan) -> SeasonInfo {

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use jiff::civil::Date;
 use standings_table::{Condition, Consistency, Error as TableError, Operation};
 
+use crate::background;
 use crate::board::{Resets, Rules, Snapshots as Taken};
 use crate::error::{Error, Result};
 use crate::ids::{BoardId, Label};
@@ -124,8 +125,9 @@ impl Boards {
         let (taken, started) = tokio::sync::oneshot::channel();
         let shared = self.shared.clone();
         tokio::spawn(async move {
-            let result = shared.take(&found, &label, None, &season, Some(taken)).await;
-            if let Err(error) = result {
+            let (board, under) = (found.clone(), label.clone());
+            let take = async move { shared.take(&board, &under, None, &season, Some(taken)).await };
+            if let Err(error) = background::run(take).await {
                 tracing::warn!(%error, board = %found.id, %label, "taking a snapshot stopped; it is taken anew later");
             }
         });
@@ -154,9 +156,13 @@ impl Boards {
         found.snapshots.add_label(record.clone());
         let shared = self.shared.clone();
         tokio::spawn(async move {
-            let _one_at_a_time = found.settling.lock().await;
-            if let Err(error) = shared.remove_label_rows(&found, &record).await {
-                tracing::warn!(%error, board = %found.id, label = %record.label, "removing a snapshot stopped; it goes on later");
+            let (board, label) = (found.clone(), record.label.clone());
+            let remove = async move {
+                let _one_at_a_time = board.settling.lock().await;
+                shared.remove_label_rows(&board, &record).await
+            };
+            if let Err(error) = background::run(remove).await {
+                tracing::warn!(%error, board = %found.id, %label, "removing a snapshot stopped; it goes on later");
             }
         });
         Ok(())
@@ -391,7 +397,7 @@ impl Shared {
 }
 
 /// The days whose snapshot should be there and is not, oldest first. Without any snapshot yet that is the last one, if the board was there then.
-fn due_days(board: &Board, now: i64) -> Result<Vec<SeasonSpan>> {
+pub(crate) fn due_days(board: &Board, now: i64) -> Result<Vec<SeasonSpan>> {
     let record = board.state().record.clone();
     if !record.takes_days() {
         return Ok(Vec::new());

@@ -9,6 +9,7 @@ use standings_table::{
     Condition, Consistency, Error as TableError, Key, Operation, Query, Scan, SortRange, limits,
 };
 
+use crate::background;
 use crate::error::{Error, Result};
 use crate::ids::{BoardId, Label, UserId};
 use crate::records::{self, BoardRecord, Entry, LabelRecord, PlayRecord, SeasonRecord, SnapshotRow};
@@ -56,7 +57,8 @@ impl Boards {
     fn spawn_deletion(&self, board: Arc<Board>) {
         let shared = self.shared.clone();
         tokio::spawn(async move {
-            if let Err(error) = shared.delete(&board).await {
+            let deleted = board.clone();
+            if let Err(error) = background::run(async move { shared.delete(&deleted).await }).await {
                 tracing::error!(%error, board = %board.id, "deleting a board stopped; it goes on at the next start");
             }
         });

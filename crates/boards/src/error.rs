@@ -239,6 +239,12 @@ pub enum Error {
         /// What the system said.
         why: String,
     },
+    /// Work in the background could not be done.
+    #[error("work in the background stopped: {why}; it is tried again")]
+    Background {
+        /// What the system said.
+        why: String,
+    },
     /// The server is going down.
     #[error("the server is shutting down; try again on another one or in a moment")]
     ShuttingDown,

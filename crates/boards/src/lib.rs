@@ -12,6 +12,7 @@
 //!
 //! Knows no HTTP and no configuration: who may ask, and how the answer is written, is the server's business.
 
+mod background;
 mod board;
 mod check;
 mod checkpoints;

@@ -22,7 +22,7 @@ use crate::service::{Board, Shared, State};
 /// Users taken from the ranking at a time: changes wait for some tens of microseconds.
 const PAGE_USERS: usize = 500;
 /// Transactions under way at a time. More would not make it faster, and plays would wait behind them.
-const UNDER_WAY_MAX: usize = 4;
+const UNDER_WAY_MAX: usize = 2;
 
 /// A snapshot: where it is and what is known of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -136,6 +136,14 @@ impl Snapshots {
         let known = self.known();
         let removing = known.seasons.values().filter(|(record, _)| record.removing).count();
         (known.seasons.len() - removing, removing)
+    }
+
+    /// Whether a snapshot is not complete, or is on its way out, or has left entries behind.
+    pub(crate) fn has_work(&self) -> bool {
+        let known = self.known();
+        let label = |record: &LabelRecord| record.snapshot.finished_at.is_none() || record.removing;
+        known.labels.values().any(|(record, _)| label(record))
+            || known.seasons.values().any(|(record, _)| !record.swept)
     }
 
     /// One label.

@@ -415,9 +415,9 @@ impl From<Error> for Problem {
             Error::UnknownKey { .. } => Code::UnknownKey,
             Error::NotReady { .. } => Code::NotReady,
             Error::ShuttingDown => Code::ShuttingDown,
-            Error::Contended | Error::Table(TableError::Throttled { .. } | TableError::Conflict) => {
-                Code::Busy
-            }
+            Error::Contended
+            | Error::Background { .. }
+            | Error::Table(TableError::Throttled { .. } | TableError::Conflict) => Code::Busy,
             Error::Table(TableError::OutcomeUnknown { .. }) => Code::OutcomeUnknown,
             Error::Table(TableError::WritesRefused { .. } | TableError::DiskFull { .. }) => {
                 // The path of the folder is the operator's business.

@@ -29,6 +29,7 @@ use fjall::{
 use crate::embedded::folder;
 use crate::embedded::range::KeyRange;
 use crate::error::{Error, Result, WriteFailure};
+use crate::priority::give_way;
 use crate::query::Direction;
 use crate::schema::Schema;
 
@@ -43,8 +44,6 @@ const WAIT_STEP: Duration = Duration::from_millis(1);
 const RELEASE_EVERY: Duration = Duration::from_secs(1);
 /// How soon the keeper looks again at a memtable that it could not replace yet.
 const LOOK_AGAIN_AFTER: Duration = Duration::from_millis(2);
-/// How far background work stands back: about a ninth of the share of the processor, if others want it all.
-const BACKGROUND_NICE: i32 = 10;
 /// Less free space than this, when a background write has failed, means that the disk is full.
 const FULL_BELOW_BYTES: u64 = 1 << 20;
 
@@ -352,14 +351,6 @@ impl Engine {
 
     fn is_disk_full(&self) -> bool {
         rustix::fs::statvfs(&self.folder).is_ok_and(|disk| disk.f_bavail * disk.f_frsize < FULL_BELOW_BYTES)
-    }
-}
-
-/// Lets other threads go first, where the system knows priorities of threads. Writing out and merging then use what
-/// commits and reads leave, and a commit does not wait for a merge to use up its slice of time.
-fn give_way() {
-    if cfg!(target_os = "linux") {
-        let _ = rustix::process::nice(BACKGROUND_NICE);
     }
 }
 

@@ -1,0 +1,12 @@
+//! Which thread goes first.
+
+/// How far background work stands back: about a ninth of the share of the processor, if others want it all.
+const BACKGROUND_NICE: i32 = 10;
+
+/// Lets other threads go before this one, where the system knows priorities of threads. Writing out and merging then use what
+/// commits and reads leave, and a commit does not wait for a merge to use up its slice of time.
+pub fn give_way() {
+    if cfg!(target_os = "linux") {
+        let _ = rustix::process::nice(BACKGROUND_NICE);
+    }
+}
