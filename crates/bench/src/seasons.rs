@@ -89,18 +89,12 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     }
     bench.reads("past", "steady", &mut report)?;
 
-    let before = bench.busy(None)?;
-    let mut closed = Closed::default();
-    let meanwhile = std::thread::scope(|scope| {
-        let closing = scope.spawn(|| bench.close("busy"));
-        let meanwhile = bench.busy(Some(&|| closing.is_finished()));
-        closed = closing.join().map_err(|_| anyhow::anyhow!("closing failed"))??;
-        meanwhile
-    })?;
+    let before = bench.busy()?;
+    let (meanwhile, closed) = bench.busy_while_closing("busy")?;
     report.add(
         Row::more("busy_play", meanwhile.per_second(), Some(before.per_second()), "/s").reach(PLAYS_KEPT),
     );
-    report.add(Row::more("busy_close", closed.per_second(), Some(CLOSE_GOAL), "users/s"));
+    report.add(Row::more("busy_close", closed, Some(CLOSE_GOAL), "users/s"));
 
     let mut took = Duration::ZERO;
     bench.steady(|| {
@@ -208,18 +202,28 @@ impl Bench<'_> {
         Ok(())
     }
 
-    /// As many plays as there can be, for a while or until something is over.
-    fn busy(&self, over: Option<&dyn Fn() -> bool>) -> Result<Measured> {
-        let mut all = Measured::default();
-        loop {
-            let asked = Asked::new(Question::Play, self.arguments.users, self.arguments.connections, 9);
-            let time = over.map_or(self.arguments.seconds, |_| 0.5);
-            let load = Load { time: Some(Duration::from_secs_f64(time)), ..self.load() };
-            all.add(load.run(&mut HttpTalk::of(asked, "default", ""))?);
-            if over.is_none_or(|over| over()) {
-                return Ok(all);
-            }
-        }
+    /// As many plays as there can be, for a while.
+    fn busy(&self) -> Result<Measured> {
+        let asked = Asked::new(Question::Play, self.arguments.users, self.arguments.connections, 9);
+        self.load().run(&mut HttpTalk::of(asked, "default", ""))
+    }
+
+    /// The same while a season closes, and how many users a second were closed meanwhile. A large season is not done by then: it has given way.
+    fn busy_while_closing(&self, board: &str) -> Result<(Measured, f64)> {
+        let season = self.season(board)?;
+        std::thread::scope(|scope| {
+            let closing = scope.spawn(|| self.close(board));
+            let begin = Instant::now();
+            let meanwhile = self.busy()?;
+            let info = self.get(&format!("/v1/boards/{board}/seasons/{season}"))?;
+            let took = begin.elapsed().as_secs_f64();
+            let closed = closing.join().map_err(|_| anyhow::anyhow!("closing failed"))??;
+            let rate = match info["closing"]["done"].as_u64() {
+                Some(done) => done as f64 / took,
+                None => closed.per_second(),
+            };
+            Ok((meanwhile, rate))
+        })
     }
 
     /// Plays at a steady rate while something is done; their latencies, counted from when each was due.

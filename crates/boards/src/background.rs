@@ -9,6 +9,16 @@ use tokio::sync::oneshot;
 
 use crate::error::{Error, Result};
 
+/// Does something to its end, also if the caller goes away: what the table has, memory must have too.
+///
+/// # Errors
+/// What the work says.
+pub(crate) async fn to_its_end<T: Send + 'static>(
+    work: impl Future<Output = Result<T>> + Send + 'static,
+) -> Result<T> {
+    tokio::spawn(work).await.unwrap_or(Err(Error::Contended))
+}
+
 /// Does work in the background. It stops where it next waits if nobody waits for it any more.
 ///
 /// # Errors

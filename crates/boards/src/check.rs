@@ -270,7 +270,10 @@ impl Boards {
                 }
                 continue;
             }
-            if entry.is_none() && state.record.removed_seasons && board.live_named(&key.season).is_none() {
+            if entry.is_none()
+                && state.record.removed_until.is_some()
+                && board.live_named(&key.season).is_none()
+            {
                 continue;
             }
             let mut right = entry;

@@ -48,7 +48,7 @@ impl Boards {
         let Some(folder) = &shared.settings.checkpoints else { return Ok(0) };
         let boards: Vec<_> =
             self.boards().into_iter().filter(|record| record.deleted_users.is_none()).collect();
-        let mut written = 0;
+        let (mut written, mut failed) = (0, None);
         for record in boards {
             let Ok(board) = shared.find(&record.board) else { continue };
             for live in board.live() {
@@ -56,7 +56,9 @@ impl Boards {
                 let log_time = shared.log.done_before(shared.clock.now_us());
                 let Ok(generation) = shared.ranking.generation(&live.key).await else { continue };
                 if shared.progress.checkpointed(&live.key) == Some(generation) {
-                    shared.move_checkpoint(&live.key, log_time).await?;
+                    if let Err(error) = shared.move_checkpoint(&live.key, log_time).await {
+                        failed.get_or_insert(error);
+                    }
                     continue;
                 }
                 match shared.write_checkpoint(folder, &live.key, record.rules.order).await {
@@ -65,14 +67,16 @@ impl Boards {
                         Shared::count(&shared.statistics.checkpoints, 1);
                         written += 1;
                     }
+                    // Final or deleted meanwhile: it needs none any more.
+                    Err(_) if board.live_named(&live.span.season).is_none() => {}
                     Err(error) => {
                         Shared::count(&shared.statistics.checkpoint_failures, 1);
-                        return Err(error);
+                        failed.get_or_insert(error);
                     }
                 }
             }
         }
-        Ok(written)
+        failed.map_or(Ok(written), Err)
     }
 }
 

@@ -23,9 +23,7 @@ use crate::deletion::Rows;
 use crate::error::{Error, Result};
 use crate::ids::{BoardId, Label};
 use crate::ranking::SeasonKey;
-use crate::records::{
-    Entry, LabelRecord, LadderRecord, SeasonRecord, SeasonState, SnapshotFacts, SnapshotRow, user_of,
-};
+use crate::records::{Entry, LabelRecord, LadderRecord, SeasonRecord, SeasonState, SnapshotRow, user_of};
 use crate::season::SeasonSpan;
 use crate::service::{Board, Boards, Live, Shared};
 use crate::snapshots::{Past, Record, SnapshotProgress, UnderWay};
@@ -67,7 +65,11 @@ impl Boards {
         let due = self.shared.all_boards().into_iter().filter(|board| is_due(board, now));
         let settle = |board: Arc<Board>| {
             let shared = self.shared.clone();
-            background::run(async move { shared.settle_board(&board).await })
+            async move {
+                // Not in the background: plays wait while it is decided.
+                shared.begin_due(&board).await?;
+                background::run(async move { shared.settle_board(&board).await }).await
+            }
         };
         let mut results = stream::iter(due).map(settle).buffer_unordered(BOARDS_AT_A_TIME);
         let (mut done, mut failed) = (0, None);
@@ -186,11 +188,9 @@ fn is_due(board: &Board, now: i64) -> bool {
     }
     let rules = &state.record.rules;
     let over = |live: &Arc<Live>| live.closing.load(Ordering::Acquire) || !live.span.takes_plays(rules, now);
-    let (kept, removing) = board.snapshots.season_counts();
     board.live().iter().any(over)
         || board.snapshots.has_work()
-        || kept > rules.keep_seasons as usize
-        || removing > 0
+        || board.snapshots.has_too_many(rules, now)
         || !crate::days::due_days(board, now).is_ok_and(|days| days.is_empty())
 }
 
@@ -247,32 +247,44 @@ impl Shared {
         })
     }
 
-    async fn settle_board(&self, board: &Board) -> Result<u64> {
-        let _one_at_a_time = board.settling.lock().await;
+    /// From now on the seasons that are over take no plays.
+    async fn begin_due(&self, board: &Board) -> Result<()> {
         let state = board.state();
-        if state.record.deleted_users.is_some() {
-            return Ok(0);
-        }
-        let mut done = 0;
         let now = self.clock.now_us();
         for live in board.live() {
             let over = !live.span.takes_plays(&state.record.rules, now);
-            if over || live.closing.load(Ordering::Acquire) {
+            if over && !live.closing.load(Ordering::Acquire) {
                 self.begin_closing(board, &live).await?;
-                self.close(board, &live).await?;
-                done += 1;
+            }
+        }
+        Ok(())
+    }
+
+    /// Does what is due on a board. What fails does not keep the rest from being done.
+    async fn settle_board(&self, board: &Board) -> Result<u64> {
+        let _one_at_a_time = board.settling.lock().await;
+        if board.state().record.deleted_users.is_some() {
+            return Ok(0);
+        }
+        let (mut done, mut failed) = (0, None);
+        let mut note = |result: Result<u64>| match result {
+            Ok(count) => done += count,
+            Err(error) => failed = failed.take().or(Some(error)),
+        };
+        for live in board.live() {
+            if live.closing.load(Ordering::Acquire) {
+                note(self.close(board, &live).await.map(|()| 1));
             }
         }
         for record in board.snapshots.unswept() {
-            self.sweep(board, &record).await?;
+            note(self.sweep(board, &record).await.map(|()| 0));
         }
-        done += self.settle_days(board).await?;
-        done += self.remove_old_seasons(board).await?;
+        note(self.settle_days(board).await);
+        note(self.remove_old_seasons(board).await);
         for record in board.snapshots.removed_labels() {
-            self.remove_label_rows(board, &record).await?;
-            done += 1;
+            note(self.remove_label_rows(board, &record).await.map(|()| 1));
         }
-        Ok(done)
+        failed.map_or(Ok(done), Err)
     }
 
     /// From now on a season takes no plays.
@@ -387,11 +399,13 @@ impl Shared {
             }
             let Some(facts) = &record.snapshot else { continue };
             let label = Label::stored(record.season.as_str());
-            let users = self.remove_rows(&board.id, &label, facts, Rows::KeepBest(&board.id)).await?;
-            let gone = Operation::delete(SeasonRecord::key(&board.id, &record.season));
-            if !board.state().record.removed_seasons {
-                self.change_board_record(board, |record| record.removed_seasons = true).await?;
+            // First of all: from here on nothing may point to the season's plays.
+            let until = board.state().record.removed_until.max(Some(record.end_us));
+            if board.state().record.removed_until != until {
+                self.change_board_record(board, |record| record.removed_until = until).await?;
             }
+            let users = self.remove_rows(&board.id, &label, facts.shards, Rows::KeepBest(&board.id)).await?;
+            let gone = Operation::delete(SeasonRecord::key(&board.id, &record.season));
             self.table.transact(vec![gone]).await?;
             board.snapshots.remove_season(&record.season);
             removed += 1;
@@ -401,7 +415,7 @@ impl Shared {
     }
 
     pub(crate) async fn remove_label_rows(&self, board: &Board, record: &LabelRecord) -> Result<()> {
-        let users = self.remove_rows(&board.id, &record.label, &record.snapshot, Rows::Delete).await?;
+        let users = self.remove_rows(&board.id, &record.label, record.snapshot.shards, Rows::Delete).await?;
         self.table.transact(vec![Operation::delete(LabelRecord::key(&board.id, &record.label))]).await?;
         board.snapshots.remove_label(&record.label);
         tracing::info!(board = %board.id, label = %record.label, users, "removed a snapshot");
@@ -413,11 +427,11 @@ impl Shared {
         &self,
         board: &BoardId,
         label: &Label,
-        facts: &SnapshotFacts,
+        shards: u32,
         how: Rows<'_>,
     ) -> Result<u64> {
         let mut users = 0;
-        for shard in 0..facts.shards {
+        for shard in 0..shards {
             let partition = SnapshotRow::partition(board, label, shard);
             users += self.delete_rows(&partition, how).await?;
         }

@@ -287,11 +287,15 @@ impl Shared {
                 taken += 1;
             }
         }
-        for day in due_days(board, self.clock.now_us())? {
-            let season = Season::stored(ALL);
-            if board.live_named(&season).is_none() {
-                break;
-            }
+        let due = due_days(board, self.clock.now_us())?;
+        let season = Season::stored(ALL);
+        if let (Some(last), None) = (due.last(), board.live_named(&season)) {
+            // Nobody has played: those days have nothing to show, also when somebody plays later.
+            let last_day = Some(last.end_us);
+            self.change_board_record(board, |record| record.last_day = last_day).await?;
+            return Ok(taken);
+        }
+        for day in due {
             self.take(board, &Label::stored(day.season.as_str()), Some(day.end_us), &season, None).await?;
             taken += 1;
         }
@@ -333,6 +337,9 @@ impl Shared {
     ) -> Result<(UnderWay<'a>, Past, Box<dyn crate::ranking::FrozenView>)> {
         let exists = || Error::SnapshotExists { board: board.id.clone(), label: label.to_string() };
         let under_way = UnderWay::begin(board, label, 0).ok_or_else(exists)?;
+        if board.state().record.deleted_users.is_some() {
+            return Err(Error::BoardBeingDeleted { board: board.id.clone() });
+        }
         let live = board
             .live_named(season)
             .ok_or_else(|| Error::UnknownSeason { board: board.id.clone(), season: season.to_string() })?;
@@ -403,7 +410,8 @@ pub(crate) fn due_days(board: &Board, now: i64) -> Result<Vec<SeasonSpan>> {
         return Ok(Vec::new());
     }
     let days = Calendar::new(&Rules { resets: Resets::Daily, snapshots: Taken::None, ..record.rules })?;
-    let newest = board.snapshots.newest_day().max(record.last_day);
+    // A clock that was ahead once does not stop the days to come.
+    let newest = board.snapshots.newest_day(now).max(record.last_day.filter(|day| *day <= now));
     let mut due = Vec::new();
     let mut day = days.season_at(now)?;
     loop {
@@ -414,6 +422,9 @@ pub(crate) fn due_days(board: &Board, now: i64) -> Result<Vec<SeasonSpan>> {
             due.reverse();
             return Ok(due);
         }
-        due.push(day.clone());
+        // In another time zone the same day ends at another time.
+        if board.snapshots.label(&Label::stored(day.season.as_str())).is_none() {
+            due.push(day.clone());
+        }
     }
 }

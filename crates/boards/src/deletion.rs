@@ -5,11 +5,9 @@
 
 use std::sync::Arc;
 
-use standings_table::{
-    Condition, Consistency, Error as TableError, Key, Operation, Query, Scan, SortRange, limits,
-};
+use standings_table::{Consistency, Key, Operation, Query, Scan, SortRange, limits};
 
-use crate::background;
+use crate::background::{self, to_its_end};
 use crate::error::{Error, Result};
 use crate::ids::{BoardId, Label, UserId};
 use crate::records::{self, BoardRecord, Entry, LabelRecord, PlayRecord, SeasonRecord, SnapshotRow};
@@ -22,6 +20,11 @@ impl Boards {
     /// # Errors
     /// [`Error::UnknownBoard`], [`Error::DefaultBoardStays`], or what the table says.
     pub async fn delete_board(&self, board: &BoardId) -> Result<BoardRecord> {
+        let (boards, board) = (self.clone(), board.clone());
+        to_its_end(async move { boards.delete_board_now(&board).await }).await
+    }
+
+    async fn delete_board_now(&self, board: &BoardId) -> Result<BoardRecord> {
         if board.as_str() == DEFAULT_BOARD {
             return Err(Error::DefaultBoardStays);
         }
@@ -32,16 +35,13 @@ impl Boards {
             return Ok(old);
         }
         let record = BoardRecord { deleted_users: Some(0), version: old.version + 1, ..old.clone() };
-        let put = Operation::put_if(record.to_item(), Condition::VersionEquals(old.version));
-        match self.shared.table.transact(vec![put]).await {
-            Ok(_) => {}
-            Err(TableError::ConditionFailed { .. }) => return Err(Error::Contended),
-            Err(error) => return Err(error.into()),
-        }
-        found.replace(record.clone())?;
+        self.shared.put_board_record(&found, &old, &record).await?;
         drop(alone);
         tracing::info!(%board, "deleting a board");
-        self.spawn_deletion(found);
+        // While rankings are being loaded, it begins when that is done.
+        if self.readiness().ready {
+            self.spawn_deletion(found);
+        }
         Ok(record)
     }
 
@@ -79,10 +79,16 @@ pub(crate) enum Rows<'a> {
 impl Shared {
     async fn delete(&self, board: &Board) -> Result<()> {
         let _one_at_a_time = board.settling.lock().await;
+        // Whoever takes a snapshot stops when it sees that the board is going.
+        while !board.snapshots.all_under_way().is_empty() {
+            tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+        }
         for live in board.live() {
             self.ranking.close(&live.key).await?;
             self.remove_checkpoints(&live.key);
             self.delete_entries(board, &live.span.season, live.shards).await?;
+            // It may have been closing.
+            self.remove_rows(&board.id, &live.label(), live.shards, Rows::WithPlays(board)).await?;
             self.remove_season_item(board, &live.span.season).await?;
             board.remove_live(&live.span.season);
         }
@@ -90,17 +96,18 @@ impl Shared {
             self.delete_entries(board, &record.season, record.shards).await?;
             if let Some(facts) = &record.snapshot {
                 let label = Label::stored(record.season.as_str());
-                self.remove_rows(&board.id, &label, facts, Rows::WithPlays(board)).await?;
+                self.remove_rows(&board.id, &label, facts.shards, Rows::WithPlays(board)).await?;
             }
             self.remove_season_item(board, &record.season).await?;
             board.snapshots.remove_season(&record.season);
         }
         for record in board.snapshots.labels() {
-            self.remove_rows(&board.id, &record.label, &record.snapshot, Rows::WithPlays(board)).await?;
+            let shards = record.snapshot.shards;
+            self.remove_rows(&board.id, &record.label, shards, Rows::WithPlays(board)).await?;
             self.table.transact(vec![Operation::delete(LabelRecord::key(&board.id, &record.label))]).await?;
             board.snapshots.remove_label(&record.label);
         }
-        if board.state().record.removed_seasons {
+        if board.state().record.removed_until.is_some() {
             self.delete_forgotten(board).await?;
         }
         self.table.transact(vec![Operation::delete(BoardRecord::key(&board.id))]).await?;

@@ -217,7 +217,8 @@ impl Boards {
         // Of two that are equally good the earlier one is the best: that is when it was reached.
         let best = past.into_iter().chain(live).reduce(|best, other| {
             let better = order.is_better(other.score, best.score)
-                || (other.score == best.score && other.season < best.season);
+                // Also if it is the same one: while it is closing, the ranking knows and its row is only half of it.
+                || (other.score == best.score && other.season <= best.season);
             if better { other } else { best }
         });
         match best {

@@ -238,6 +238,8 @@ impl Shared {
         // Each border is looked up once: what is up to the end of one bucket is before the next.
         let mut counted = 0;
         for range in rank_tree::buckets_of(span, buckets) {
+            // A thousand of them take a while; others go in between.
+            tokio::task::yield_now().await;
             let up_to = match past.facts.order {
                 // Lowest first: those who are not better than the bucket's highest score.
                 Order::High => players - self.past_better_than(past, range.max).await?,

@@ -452,7 +452,8 @@ impl Shared {
             None => accept!(state.calendar.season_at(played_at)),
         };
         // One that is over does not begin anew, whatever the clock says.
-        let known_closed = recent.is_none() && board.snapshots.has_season(&span.season);
+        let removed = state.record.removed_until.is_some_and(|until| span.end_us <= until);
+        let known_closed = recent.is_none() && (removed || board.snapshots.has_season(&span.season));
         accept!(if span.takes_plays(rules, now) && !known_closed {
             Ok(())
         } else {

@@ -93,8 +93,8 @@ pub struct BoardRecord {
     pub version: i64,
     /// Set while it is being deleted: how many users' plays and entries are gone already.
     pub deleted_users: Option<i64>,
-    /// Whether it has ever let go of an old season: there may be users' plays that nothing else points to.
-    pub removed_seasons: bool,
+    /// The end of the last season it has let go of: those until then do not begin anew, and users may have plays that nothing else points to.
+    pub removed_until: Option<i64>,
     /// The end of the last day that a snapshot was taken of, also if that snapshot has been deleted since.
     pub last_day: Option<i64>,
 }
@@ -121,8 +121,8 @@ impl BoardRecord {
         if let Some(users) = self.deleted_users {
             item.attributes.set("deleted_users", users);
         }
-        if self.removed_seasons {
-            item.attributes.set("removed_seasons", true);
+        if let Some(end) = self.removed_until {
+            item.attributes.set("removed_until", end);
         }
         if let Some(day) = self.last_day {
             item.attributes.set("last_day", day);
@@ -140,7 +140,7 @@ impl BoardRecord {
             created_at: number(item, "created_at")?,
             version: number(item, VERSION)?,
             deleted_users: item.number("deleted_users"),
-            removed_seasons: flag(item, "removed_seasons"),
+            removed_until: item.number("removed_until"),
             last_day: item.number("last_day"),
         })
     }
@@ -1018,7 +1018,7 @@ mod tests {
             created_at: 5,
             version: 2,
             deleted_users: Some(3),
-            removed_seasons: true,
+            removed_until: Some(9),
             last_day: Some(8),
         };
         assert_eq!(BoardRecord::from_item(&record.to_item()).unwrap(), record);

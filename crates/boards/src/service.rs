@@ -14,6 +14,7 @@ use standings_table::{
 };
 use tokio::sync::RwLock as Gate;
 
+use crate::background::to_its_end;
 use crate::board::Rules;
 use crate::error::{Error, Result};
 use crate::ids::BoardId;
@@ -156,8 +157,11 @@ impl Board {
 
     pub(crate) fn replace(&self, record: BoardRecord) -> Result<()> {
         let calendar = Calendar::new(&record.rules)?;
-        *self.state.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(State { record, calendar });
-        *self.recent.write().unwrap_or_else(PoisonError::into_inner) = None;
+        let mut state = self.state.write().unwrap_or_else(PoisonError::into_inner);
+        // Of two changes, the later one may get here first.
+        if record.version >= state.record.version {
+            *state = Arc::new(State { record, calendar });
+        }
         Ok(())
     }
 
@@ -185,7 +189,8 @@ impl Board {
 
     pub(crate) fn remove_live(&self, season: &Season) {
         self.seasons.write().unwrap_or_else(PoisonError::into_inner).remove(season);
-        *self.recent.write().unwrap_or_else(PoisonError::into_inner) = None;
+        let mut recent = self.recent.write().unwrap_or_else(PoisonError::into_inner);
+        recent.take_if(|live| live.span.season == *season);
     }
 }
 
@@ -295,12 +300,17 @@ impl Boards {
     /// # Errors
     /// [`Error::InvalidRules`], [`Error::RuleFixed`], [`Error::BoardBeingDeleted`], or what the table says.
     pub async fn put_board(&self, board: &BoardId, rules: Rules) -> Result<(BoardRecord, bool)> {
+        let (boards, board) = (self.clone(), board.clone());
+        to_its_end(async move { boards.put_board_now(&board, rules).await }).await
+    }
+
+    async fn put_board_now(&self, board: &BoardId, rules: Rules) -> Result<(BoardRecord, bool)> {
         rules.check()?;
         let changing = self.shared.changing.lock().await;
         match self.shared.find(board) {
             Ok(_) => {
                 drop(changing);
-                Ok((self.change_board(board, |_| Ok(rules.clone())).await?, false))
+                Ok((self.change_board_now(board, |_| Ok(rules.clone())).await?, false))
             }
             Err(Error::UnknownBoard { .. }) => Ok((self.create_board(board, rules).await?, true)),
             Err(error) => Err(error),
@@ -315,7 +325,7 @@ impl Boards {
             created_at: self.now_us(),
             version: 1,
             deleted_users: None,
-            removed_seasons: false,
+            removed_until: None,
             last_day: None,
         };
         let put = Operation::put_if(record.to_item(), Condition::Absent);
@@ -342,7 +352,16 @@ impl Boards {
     pub async fn change_board(
         &self,
         board: &BoardId,
-        change: impl Fn(&Rules) -> Result<Rules>,
+        change: impl Fn(&Rules) -> Result<Rules> + Send + 'static,
+    ) -> Result<BoardRecord> {
+        let (boards, board) = (self.clone(), board.clone());
+        to_its_end(async move { boards.change_board_now(&board, change).await }).await
+    }
+
+    async fn change_board_now(
+        &self,
+        board: &BoardId,
+        change: impl Fn(&Rules) -> Result<Rules> + Send,
     ) -> Result<BoardRecord> {
         let found = self.shared.find(board)?;
         let _alone = found.gate.write().await;
@@ -352,20 +371,17 @@ impl Boards {
         }
         let rules = change(&old.rules)?;
         rules.check()?;
-        if !found.live().is_empty() || !found.snapshots.is_empty() {
+        if !found.live().is_empty() || !found.snapshots.is_empty() || old.removed_until.is_some() {
             old.rules.check_change(&rules)?;
         }
         if rules == old.rules {
             return Ok(old);
         }
-        let record = BoardRecord { rules, version: old.version + 1, ..old.clone() };
-        let put = Operation::put_if(record.to_item(), Condition::VersionEquals(old.version));
-        match self.shared.table.transact(vec![put]).await {
-            Ok(_) => {}
-            Err(standings_table::Error::ConditionFailed { .. }) => return Err(Error::Contended),
-            Err(error) => return Err(error.into()),
-        }
-        found.replace(record.clone())?;
+        // Days before it was switched on are none of its business.
+        let begins = rules.snapshots == crate::Snapshots::Daily && old.rules.snapshots != rules.snapshots;
+        let last_day = if begins { old.last_day.max(Some(self.now_us())) } else { old.last_day };
+        let record = BoardRecord { rules, last_day, version: old.version + 1, ..old.clone() };
+        self.shared.put_board_record(&found, &old, &record).await?;
         tracing::info!(%board, "changed a board's rules");
         Ok(record)
     }
@@ -494,6 +510,31 @@ impl Shared {
             }
         }
         Err(Error::Contended)
+    }
+
+    /// Puts a board's new record in place of the old one, in the table and then here.
+    pub(crate) async fn put_board_record(
+        &self,
+        board: &Board,
+        old: &BoardRecord,
+        new: &BoardRecord,
+    ) -> Result<()> {
+        let put = Operation::put_if(new.to_item(), Condition::VersionEquals(old.version));
+        match self.table.transact(vec![put]).await {
+            Ok(_) => board.replace(new.clone()),
+            Err(error) => {
+                // Others were first, or it is not known who was: what is in the table counts.
+                if let Ok(Some(item)) =
+                    self.table.get(&BoardRecord::key(&board.id), Consistency::Strong).await
+                {
+                    board.replace(BoardRecord::from_item(&item)?)?;
+                }
+                match error {
+                    TableError::ConditionFailed { .. } => Err(Error::Contended),
+                    error => Err(error.into()),
+                }
+            }
+        }
     }
 
     /// Changes a board's record, after as many attempts as it takes, if there is one. Rules are changed by [`Boards::change_board`] alone.

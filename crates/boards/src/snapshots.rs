@@ -12,6 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use futures_util::stream::{FuturesUnordered, StreamExt as _};
 use standings_table::{Operation, limits};
 
+use crate::board::Rules;
 use crate::error::{Error, Result};
 use crate::ids::{BoardId, Label, UserId};
 use crate::ranking::{FrozenView, Listed, Placed, SeasonKey};
@@ -146,6 +147,15 @@ impl Snapshots {
             || known.seasons.values().any(|(record, _)| !record.swept)
     }
 
+    /// Whether there are more finished seasons than are kept, and one of them may go.
+    pub(crate) fn has_too_many(&self, rules: &Rules, now: i64) -> bool {
+        let known = self.known();
+        let mut kept = known.seasons.values().map(|(record, _)| record).filter(|record| !record.removing);
+        kept.clone().count() < known.seasons.len()
+            || kept.clone().count() > rules.keep_seasons as usize
+                && kept.any(|record| !record.span().takes_plays(rules, now))
+    }
+
     /// One label.
     pub(crate) fn label(&self, label: &Label) -> Option<LabelRecord> {
         self.known().labels.get(label).map(|(record, _)| record.clone())
@@ -159,9 +169,9 @@ impl Snapshots {
         complete.max_by_key(|record| (record.due_at, record.snapshot.taken_at)).cloned()
     }
 
-    /// The end of the last day of which there is a snapshot, complete or not.
-    pub(crate) fn newest_day(&self) -> Option<i64> {
-        self.known().labels.values().filter_map(|(record, _)| record.due_at).max()
+    /// The end of the last day before this time of which there is a snapshot, complete or not.
+    pub(crate) fn newest_day(&self, now: i64) -> Option<i64> {
+        self.known().labels.values().filter_map(|(record, _)| record.due_at).filter(|day| *day <= now).max()
     }
 
     /// Labels whose snapshot is not complete.
@@ -325,6 +335,9 @@ impl Shared {
             while done < block_end {
                 let Some(row) = pending.pop_front() else {
                     board.snapshots.note(&past.label, done);
+                    if board.state().record.deleted_users.is_some() {
+                        return Err(Error::BoardBeingDeleted { board: board.id.clone() });
+                    }
                     pending.extend(view.next(PAGE_USERS).await?);
                     if pending.is_empty() {
                         return Err(Error::Damaged {

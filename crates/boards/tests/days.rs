@@ -12,7 +12,7 @@ use standings_boards::{
     SnapshotInfo, Snapshots, UserId, format_us, parse_us,
 };
 use standings_table::embedded::Options;
-use standings_table::{EmbeddedTable, Fault, FaultyTable, ManualClock, ReferenceTable, Table};
+use standings_table::{Clock as _, EmbeddedTable, Fault, FaultyTable, ManualClock, ReferenceTable, Table};
 
 const DAY_MS: i64 = 86_400_000;
 
@@ -118,7 +118,7 @@ async fn a_day_is_taken_at_the_boards_own_midnight_and_a_missed_one_says_when_it
     assert_eq!(scores(&rows(&boards, &level, "2026-02-20", 7).await)[..6], [104, 103, 102, 101, 100, 19]);
     // The newest is deleted: it is not due again.
     boards.delete_snapshot(&level, &Label::new("2026-02-20").unwrap()).await.unwrap();
-    assert_eq!(boards.settle().await.unwrap(), 0);
+    boards.settle().await.unwrap();
     assert_eq!(labels(&boards.snapshots(&level).unwrap()), ["2026-02-19", "2026-02-18"]);
     agrees(&boards).await;
 }
@@ -320,4 +320,79 @@ async fn a_snapshot_under_load_shows_one_moment() {
     assert!(matches!(gone, Err(Error::UnknownSnapshot { .. })), "{gone:?}");
     assert!(boards.snapshot_official(&board, "moment-1").await.is_ok());
     agrees(&boards).await;
+}
+
+#[tokio::test]
+async fn a_day_that_is_none_is_not_made_up() {
+    let clock = clock("2026-02-16T12:00:00Z");
+    let boards = start(memory(&clock), &clock).await;
+    let level = id("level");
+    boards.put_board(&level, rules()).await.unwrap();
+    // Nobody plays for two days: those days have nothing to show, also not once somebody plays.
+    clock.advance_ms(2 * DAY_MS);
+    boards.settle().await.unwrap();
+    play(&boards, &level, user(1), 5).await;
+    assert_eq!(boards.settle().await.unwrap(), 0);
+    assert_eq!(boards.snapshots(&level).unwrap(), []);
+    // Nor are days before they were asked for.
+    let off = Rules { snapshots: Snapshots::None, ..rules() };
+    boards.put_board(&level, off).await.unwrap();
+    clock.advance_ms(40 * DAY_MS);
+    boards.put_board(&level, rules()).await.unwrap();
+    assert_eq!(boards.settle().await.unwrap(), 0);
+    clock.advance_ms(DAY_MS);
+    assert_eq!(boards.settle().await.unwrap(), 1);
+}
+
+#[tokio::test]
+async fn another_time_zone_or_a_clock_that_was_ahead_stops_no_day_to_come() {
+    let clock = clock("2026-02-20T12:00:00Z");
+    let boards = start(memory(&clock), &clock).await;
+    let level = id("level");
+    boards.put_board(&level, Rules { time_zone: "Asia/Seoul".to_owned(), ..rules() }).await.unwrap();
+    play(&boards, &level, user(1), 5).await;
+    clock.advance_ms(DAY_MS);
+    assert_eq!(boards.settle().await.unwrap(), 1);
+    // Further west the same day ends later: it is there already.
+    boards.put_board(&level, Rules { time_zone: "America/New_York".to_owned(), ..rules() }).await.unwrap();
+    for _ in 0..3 {
+        clock.advance_ms(DAY_MS);
+        boards.settle().await.unwrap();
+    }
+    let days = ["2026-02-23", "2026-02-22", "2026-02-21", "2026-02-20"];
+    assert_eq!(labels(&boards.snapshots(&level).unwrap()), days);
+    let now = clock.now_us() / 1_000;
+    clock.set_ms(now + 400 * DAY_MS);
+    boards.settle().await.unwrap();
+    clock.set_ms(now + DAY_MS);
+    boards.settle().await.unwrap();
+    let found = boards.snapshots(&level).unwrap();
+    assert!(labels(&found).contains(&"2026-02-24"), "{:?}", labels(&found));
+    agrees(&boards).await;
+}
+
+#[tokio::test]
+async fn a_board_that_goes_while_a_snapshot_is_taken_leaves_nothing() {
+    let clock = clock("2026-02-20T12:00:00Z");
+    let boards = start(memory(&clock), &clock).await;
+    let level = id("level");
+    boards.put_board(&level, rules()).await.unwrap();
+    for at in 0..200 {
+        play(&boards, &level, user(at), at).await;
+    }
+    boards.take_snapshot(&level, Some(Label::new("last").unwrap())).await.unwrap();
+    boards.delete_board(&level).await.unwrap();
+    while boards.board(&level).is_ok() {
+        tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+    }
+    let (mut scan, mut left) = (standings_table::Scan::all(), Vec::new());
+    loop {
+        let page = boards.table().scan(&scan).await.unwrap();
+        left.extend(page.items.iter().map(|item| item.key.to_string()).filter(|key| key.contains("level")));
+        match page.next {
+            Some(next) => scan.start_after = Some(next),
+            None => break,
+        }
+    }
+    assert_eq!(left, [] as [String; 0]);
 }

@@ -613,3 +613,53 @@ async fn a_label_that_means_something_else_is_refused() {
     let empty = boards.take_snapshot(&board, Some(Label::new("final").unwrap())).await;
     assert!(matches!(empty, Err(Error::UnknownSeason { .. })), "{empty:?}");
 }
+
+#[tokio::test]
+async fn a_season_that_was_removed_does_not_begin_anew() {
+    let clock = clock("2026-11-01T12:00:00Z");
+    let boards = start(memory(&clock), &clock).await;
+    let board = id("daily");
+    let rules = Rules { resets: Resets::Daily, keep_seasons: 0, ..Rules::default() };
+    boards.put_board(&board, rules.clone()).await.unwrap();
+    play(&boards, &board, "ann", 5, None).await;
+    let then = clock.now_us();
+    clock.advance_ms(DAY_MS);
+    boards.settle().await.unwrap();
+    assert_eq!(boards.seasons(&board).await.unwrap().len(), 1, "only the one of this moment");
+    boards.put_board(&board, Rules { late_seconds: 604_800, ..rules.clone() }).await.unwrap();
+    let late = NewPlay { user: user("ann"), points: "1".into(), play_id: None, played_at_us: Some(then) };
+    let refused = boards.submit(&board, late).await;
+    assert!(matches!(refused, Err(Error::SeasonClosed { .. })), "{refused:?}");
+    // What its scores meant stays, because bests of it do.
+    let turned = boards.put_board(&board, Rules { order: Order::Low, ..rules }).await;
+    assert!(matches!(turned, Err(Error::RuleFixed { .. })), "{turned:?}");
+}
+
+#[tokio::test]
+async fn a_board_that_goes_in_the_middle_of_a_closing_leaves_nothing() {
+    for writes in 0..9 {
+        let clock = clock("2026-11-01T12:00:00Z");
+        let table = memory(&clock);
+        let faulty = Arc::new(FaultyTable::new(table.clone()));
+        let boards = start(faulty.clone(), &clock).await;
+        let board = id("daily");
+        boards.put_board(&board, Rules { resets: Resets::Daily, ..Rules::default() }).await.unwrap();
+        for at in 0..20 {
+            play(&boards, &board, &format!("u{at}"), at, None).await;
+        }
+        clock.advance_ms(DAY_MS);
+        let crash = std::iter::repeat_n(Fault::LostRequest, 10_000);
+        faulty.fail_next(std::iter::repeat_n(Fault::None, writes).chain(crash));
+        boards.settle().await.unwrap_err();
+        // Deleted while rankings are being loaded: it begins when that is done.
+        let boards = Boards::open(table, clock.clone(), settings()).await.unwrap();
+        boards.delete_board(&board).await.unwrap();
+        boards.load(true).await.unwrap();
+        while boards.board(&board).is_ok() {
+            tokio::time::sleep(std::time::Duration::from_millis(2)).await;
+        }
+        let keys = all_keys(&boards).await;
+        let left: Vec<&String> = keys.iter().filter(|key| key.contains("daily")).collect();
+        assert_eq!(left, [] as [&String; 0], "after {writes} writes");
+    }
+}

@@ -72,7 +72,7 @@ async fn patch(
     Body(body): Body<RulesBody>,
 ) -> Result<Response, Problem> {
     let board = BoardId::new(board)?;
-    let record = app.boards.change_board(&board, |rules| body.apply(rules)).await?;
+    let record = app.boards.change_board(&board, move |rules| body.apply(rules)).await?;
     Ok(json(StatusCode::OK, &BoardReply::from(record)))
 }
 

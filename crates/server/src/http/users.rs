@@ -67,7 +67,8 @@ async fn put(
     Path(user): Path<String>,
     Body(body): Body<ProfileBody>,
 ) -> Result<Response, Problem> {
-    let (record, made) = app.boards.put_user(&UserId::new(user)?, body.name.as_deref()).await?;
+    let name = body.name.flatten();
+    let (record, made) = app.boards.put_user(&UserId::new(user)?, name.as_deref()).await?;
     let status = if made { StatusCode::CREATED } else { StatusCode::OK };
     Ok(json(status, &ProfileReply::from(record)))
 }
@@ -82,8 +83,11 @@ async fn patch(
     Body(body): Body<ProfileBody>,
 ) -> Result<Response, Problem> {
     let user = UserId::new(user)?;
-    app.boards.user(&user).await?;
-    let (record, _) = app.boards.put_user(&user, body.name.as_deref()).await?;
+    let stored = app.boards.user(&user).await?;
+    let record = match body.name {
+        Some(name) => app.boards.put_user(&user, name.as_deref()).await?.0,
+        None => stored,
+    };
     Ok(json(StatusCode::OK, &ProfileReply::from(record)))
 }
 

@@ -341,9 +341,10 @@ impl From<Spread> for DistributionReply {
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ProfileBody {
-    /// The name that others see; null for none.
-    #[schema(example = "Ada")]
-    pub(crate) name: Option<String>,
+    /// The name that others see; null for none. Left out, PATCH leaves it as it is and PUT takes it away.
+    #[serde(default, deserialize_with = "boards::present")]
+    #[schema(value_type = Option<String>, example = "Ada")]
+    pub(crate) name: Option<Option<String>>,
 }
 
 /// A user's profile.

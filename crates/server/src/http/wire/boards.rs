@@ -51,9 +51,11 @@ pub(crate) struct RulesBody {
     late_seconds: Option<u32>,
 }
 
-/// A field that is there, even if it is null.
-fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Option<Points>>, D::Error> {
-    Option::<Points>::deserialize(deserializer).map(Some)
+/// Tells `null` from what is not there.
+pub(super) fn present<'de, T: Deserialize<'de>, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Option<Option<T>>, D::Error> {
+    Option::deserialize(deserializer).map(Some)
 }
 
 impl RulesBody {
