@@ -344,12 +344,12 @@ impl Shared {
             self.write_snapshot(board, &mut past, &record, &mut *view).await?;
         }
         let record = self.season_record(&live.key).await?.ok_or(Error::Contended)?;
+        Shared::count(&self.statistics.seasons_closed, 1);
         board.snapshots.add_season(record.clone());
         board.remove_live(season);
         self.ranking.close(&live.key).await?;
         self.remove_checkpoints(&live.key);
         self.progress.forget_checkpointed(&live.key);
-        Shared::count(&self.statistics.seasons_closed, 1);
         tracing::info!(board = %board.id, %season, players = past.facts.players, "a season is final");
         drop(under_way);
         self.sweep(board, &record).await
