@@ -29,7 +29,7 @@ pub(crate) async fn run<T: Send + 'static>(
     let (mut sender, done) = oneshot::channel();
     let runtime = Handle::current();
     let thread = std::thread::Builder::new().name("background".to_owned()).spawn(move || {
-        standings_table::give_way();
+        standings_table::give_way_to_all();
         runtime.block_on(async move {
             tokio::select! {
                 result = work => {

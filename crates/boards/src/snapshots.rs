@@ -7,6 +7,7 @@
 //! This file writes; `past.rs` reads.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use futures_util::stream::{FuturesUnordered, StreamExt as _};
@@ -22,8 +23,6 @@ use crate::service::{Board, Shared, State};
 
 /// Users taken from the ranking at a time: changes wait for some tens of microseconds.
 const PAGE_USERS: usize = 500;
-/// Transactions under way at a time. More would not make it faster, and plays would wait behind them.
-const UNDER_WAY_MAX: usize = 2;
 
 /// A snapshot: where it is and what is known of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -222,6 +221,31 @@ impl Snapshots {
     }
 }
 
+/// How much of a snapshot is handed to the table at a time: while plays come in, so little that they hardly wait behind it.
+struct Pace {
+    plays: u64,
+    /// Rows in a transaction.
+    rows: usize,
+    /// Transactions under way at a time.
+    under_way: usize,
+}
+
+impl Pace {
+    fn new(shared: &Shared) -> Self {
+        Self { plays: shared.statistics.plays.load(Ordering::Relaxed), rows: 0, under_way: 0 }.look(shared)
+    }
+
+    #[must_use]
+    fn look(self, shared: &Shared) -> Self {
+        let plays = shared.statistics.plays.load(Ordering::Relaxed);
+        if plays == self.plays {
+            Self { plays, rows: limits::TRANSACTION_OPERATIONS_MAX, under_way: 4 }
+        } else {
+            Self { plays, rows: limits::TRANSACTION_OPERATIONS_MAX / 4, under_way: 1 }
+        }
+    }
+}
+
 /// Says that a snapshot is being taken, for as long as it is.
 pub(crate) struct UnderWay<'a> {
     board: &'a Board,
@@ -324,6 +348,7 @@ impl Shared {
         let best = matches!(record, Record::Season(_));
         let mut logged = std::time::Instant::now();
         let mut pending: VecDeque<Listed> = VecDeque::new();
+        let mut pace = Pace::new(self);
         while past.facts.done < players {
             // One block. What is under way is forgotten if anything fails: it is written again then.
             let mut under_way = FuturesUnordered::new();
@@ -352,11 +377,12 @@ impl Shared {
                 }
                 done = row.place;
                 chunk.push(row);
-                if chunk.len() == limits::TRANSACTION_OPERATIONS_MAX || done == block_end {
+                if chunk.len() >= pace.rows || done == block_end {
                     under_way.push(self.write_chunk(snapshot, std::mem::take(&mut chunk), best));
-                    while under_way.len() >= UNDER_WAY_MAX {
+                    while under_way.len() >= pace.under_way {
                         under_way.next().await.transpose()?;
                     }
+                    pace = pace.look(self);
                 }
             }
             while under_way.next().await.transpose()?.is_some() {}

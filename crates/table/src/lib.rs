@@ -40,7 +40,7 @@ pub use item::{Attributes, Item, Value};
 pub use key::{Key, SortType, SortValue, Text};
 pub use meter::{Meter, MeteredTable};
 pub use operation::{Condition, Operation, Receipt, RowWrite};
-pub use priority::give_way;
+pub use priority::give_way_to_all;
 pub use query::{Consistency, Direction, Page, Position, Query, Scan, SortRange};
 pub use reference::ReferenceTable;
 pub use schema::{Index, Place, Projection, Schema, Scope};

@@ -57,7 +57,8 @@ impl Check {
         let count = report.differences + rows.differences;
         if self.json {
             let shown = json!({
-                "entries": report.entries, "plays": report.plays, "not_recomputable": report.not_recomputable,
+                "entries": report.entries, "plays": report.plays, "snapshot_rows": report.snapshot_rows,
+                "not_recomputable": report.not_recomputable,
                 "items": rows.items, "index_rows": rows.index_rows, "differences": count, "first": differences,
             });
             output::print(&format!("{shown}\n"))?;
@@ -66,8 +67,8 @@ impl Check {
                 output::print(&format!("{difference}\n"))?;
             }
             let summary = format!(
-                "{} items, {} index rows, {} entries, {} plays: {count} differences\n",
-                rows.items, rows.index_rows, report.entries, report.plays
+                "{} items, {} index rows, {} entries, {} plays, {} rows of snapshots: {count} differences\n",
+                rows.items, rows.index_rows, report.entries, report.plays, report.snapshot_rows
             );
             output::print(&summary)?;
         }
@@ -91,8 +92,8 @@ pub(super) fn bar() -> ProgressBar {
 
 pub(super) fn show(bar: &ProgressBar, report: &CheckReport) {
     bar.set_message(format!(
-        "{} entries, {} plays, {} differences",
-        report.entries, report.plays, report.differences
+        "{} entries, {} plays, {} rows of snapshots, {} differences",
+        report.entries, report.plays, report.snapshot_rows, report.differences
     ));
     bar.tick();
 }
