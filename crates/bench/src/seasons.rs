@@ -98,18 +98,20 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
 
     let mut took = Duration::ZERO;
     bench.steady(|| {
-        took = bench.copy("copied")?;
+        took = bench.copy("copied", "meanwhile")?;
         Ok(())
     })?;
     let rate = arguments.users as f64 / took.as_secs_f64();
     report.add(Row::more("snapshot", rate, Some(CLOSE_GOAL), "users/s").reach(1.0));
+    let rate = arguments.users as f64 / bench.copy("copied", "alone")?.as_secs_f64();
+    report.add(Row::more("snapshot_alone", rate, Some(CLOSE_GOAL), "users/s"));
     let resident = server.process().resident_bytes()? as f64 / f64::from(1 << 20);
     report.add(Row::less("memory", resident, None, "MiB"));
     let title = format!("{} users, {} connections; {pinned}", arguments.users, arguments.connections);
     report.print(&title, "beside");
     if !arguments.json {
         println!(
-            "\nclose, snapshot: while {} plays a second go on; beside: what is to be reached. steady_play: latency of those plays, beside the same\n\
+            "\nclose, snapshot: while {} plays a second go on; beside: what is to be reached; snapshot_alone: without plays. steady_play: latency of those plays, beside the same\n\
              without a closing. busy_play: as many plays as there can be, beside the same without a closing. past_*: beside the live season before.",
             arguments.plays
         );
@@ -307,13 +309,14 @@ impl Bench<'_> {
     }
 
     /// How long a snapshot took.
-    fn copy(&self, board: &str) -> Result<Duration> {
+    fn copy(&self, board: &str, label: &str) -> Result<Duration> {
         let path = format!("/v1/boards/{board}/snapshots");
         let begin = Instant::now();
-        let (status, body) = post_once(self.address, "POST", &path, r#"{"label":"bench"}"#)?;
+        let body = format!(r#"{{"label":"{label}"}}"#);
+        let (status, body) = post_once(self.address, "POST", &path, &body)?;
         ensure!(status == 202, "a snapshot was answered {status}: {}", String::from_utf8_lossy(&body));
         loop {
-            if self.get(&format!("{path}/bench"))?["finished_at"].is_string() {
+            if self.get(&format!("{path}/{label}"))?["finished_at"].is_string() {
                 return Ok(begin.elapsed());
             }
             ensure!(begin.elapsed() < PATIENCE, "the snapshot is not finished");

@@ -241,7 +241,7 @@ impl Pace {
         if plays == self.plays {
             Self { plays, rows: limits::TRANSACTION_OPERATIONS_MAX, under_way: 4 }
         } else {
-            Self { plays, rows: limits::TRANSACTION_OPERATIONS_MAX / 4, under_way: 1 }
+            Self { plays, rows: limits::TRANSACTION_OPERATIONS_MAX / 2, under_way: 1 }
         }
     }
 }
