@@ -6,7 +6,7 @@ const BACKGROUND_NICE: i32 = 10;
 /// How far work stands back that nobody waits for: what it writes must not keep others from being written out.
 const IDLE_NICE: i32 = 19;
 
-/// Lets every other thread go before this one, those of [`give_way`] included.
+/// Lets every other thread go before this one, those of the storage engine that give way themselves included.
 pub fn give_way_to_all() {
     if cfg!(target_os = "linux") {
         let _ = rustix::process::nice(IDLE_NICE);
