@@ -64,7 +64,13 @@ impl Shared {
     /// The official places, best first: one query.
     pub(crate) async fn past_official(&self, past: &Past) -> Result<Vec<SnapshotRow>> {
         let partition = SnapshotRow::official_partition(&past.board, &past.label);
-        let mut query = Query::index("ByRank", partition);
+        let rows = self.past_query(Query::index("ByRank", partition)).await?;
+        let expected = past.facts.players.min(u64::from(past.facts.official));
+        dense(past, 1, expected, rows)
+    }
+
+    /// All rows that a query finds.
+    async fn past_query(&self, mut query: Query) -> Result<Vec<SnapshotRow>> {
         let mut rows = Vec::new();
         loop {
             let page = self.table.query(&query).await?;
@@ -73,11 +79,9 @@ impl Shared {
             }
             match page.next {
                 Some(next) => query.start_after = Some(next),
-                None => break,
+                None => return Ok(rows),
             }
         }
-        let expected = past.facts.players.min(u64::from(past.facts.official));
-        dense(past, 1, expected, rows)
     }
 
     /// Users from a place on (from 1), at most so many.
@@ -92,20 +96,7 @@ impl Shared {
         let range = SortRange::Between(number(first).into(), number(last).into());
         let shards = (0..shards).map(|shard| {
             let partition = SnapshotRow::partition(&past.board, &past.label, shard);
-            let mut query = Query::index("ByScore", partition).sort(range.clone());
-            async move {
-                let mut rows = Vec::new();
-                loop {
-                    let page = self.table.query(&query).await?;
-                    for item in &page.items {
-                        rows.push(SnapshotRow::from_item(item)?);
-                    }
-                    match page.next {
-                        Some(next) => query.start_after = Some(next),
-                        None => return Ok::<_, Error>(rows),
-                    }
-                }
-            }
+            self.past_query(Query::index("ByScore", partition).sort(range.clone()))
         });
         let rows = try_join_all(shards).await?.into_iter().flatten().collect();
         dense(past, first, last - first + 1, rows)
