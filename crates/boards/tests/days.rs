@@ -25,7 +25,7 @@ fn id(board: &str) -> BoardId {
 }
 
 fn user(at: i64) -> UserId {
-    UserId::new(format!("u{at:03}")).unwrap()
+    UserId::new(format!("u{at:04}")).unwrap()
 }
 
 fn rules() -> Rules {
@@ -277,9 +277,11 @@ async fn a_snapshot_under_load_shows_one_moment() {
     let boards = start(Arc::new(table), &clock).await;
     let board = id("rounds");
     boards.put_board(&board, Rules::default()).await.unwrap();
-    const USERS: i64 = 400;
-    for at in 0..USERS {
-        play(&boards, &board, user(at), 0).await;
+    // Several pages of the ranking, so that plays come between them.
+    const USERS: i64 = 3_000;
+    for first in (0..USERS).step_by(1_000) {
+        let new = |at| NewPlay { user: user(at), points: "0".into(), play_id: None, played_at_us: None };
+        boards.submit_batch(&board, (first..first + 1_000).map(new).collect()).await.unwrap();
     }
     // One after the other, each user one point more, round after round: at any moment two users differ by one at most, and those who are ahead come first.
     let stop = Arc::new(AtomicBool::new(false));
@@ -304,7 +306,7 @@ async fn a_snapshot_under_load_shows_one_moment() {
         while boards.snapshot(&board, label.as_str()).unwrap().finished_at.is_none() {
             tokio::time::sleep(std::time::Duration::from_millis(2)).await;
         }
-        let found = rows(&boards, &board, label.as_str(), 100).await;
+        let found = rows(&boards, &board, label.as_str(), 1_000).await;
         assert_eq!(found.len() as i64, USERS);
         let (best, worst) = (found[0].score, found[found.len() - 1].score);
         assert!(best - worst <= 1, "{best} and {worst} are of different moments");
